@@ -1,0 +1,97 @@
+/* The device interface. A backend is data: a table of kernel rows. The compile driver asks for a row
+ * (op, operand facts, attributes), plans its scratch, packs its constants, and calls it.
+ *
+ * Contract of a kernel
+ *  - Reads only the elements of its input views, writes every element of its output views (which
+ *    never self-overlap and never overlap an input unless the row says in-place) and nothing else.
+ *  - Allocates nothing: scratch comes in `work`, of exactly the bytes that the row's work function
+ *    asked for; 64-byte aligned, contents arbitrary.
+ *  - Gives the bits that docs/numerics.md states for the op, for any thread count and instruction set.
+ *  - Legal extents may be 0. Errors that depend on values (an index out of range) return a status
+ *    whose sentence names op, position and value; outputs may then be partly written. */
+#ifndef MLSI_BACKEND_H
+#define MLSI_BACKEND_H
+
+#include "core/layout.h"
+#include "core/op_attrs.h"
+#include "core/pool.h"
+
+enum { MLSI_MAX_OPERANDS = 64 }; /* inputs of one op; concat takes the most */
+
+typedef enum mlsi_op {
+#define MLSI_OP(ID, name, family) MLSI_OP_##ID,
+#include "core/op_list.h"
+#undef MLSI_OP
+    MLSI_OP_COUNT
+} mlsi_op;
+
+typedef enum mlsi_isa { MLSI_ISA_PORTABLE = 0, MLSI_ISA_AVX2 = 1, MLSI_ISA_AVX512 = 2 } mlsi_isa;
+
+typedef enum mlsi_numerics { MLSI_EXACT = 1, MLSI_STABLE = 2, MLSI_FAST = 3 } mlsi_numerics;
+
+/* What is known about an operand when a row is chosen. */
+typedef struct mlsi_operand {
+    bool present;     /* optional inputs may be absent */
+    mlsys_dtype dtype;
+    int32_t rank;
+    int64_t shape[MLSYS_MAX_DIMS]; /* -1 = known only at run time */
+    bool contiguous;  /* row-major and gapless in every run */
+    bool inner_unit;  /* last stride is 1 (or extent 1) in every run */
+    bool constant;    /* the same bytes in every run: may be packed */
+} mlsi_operand;
+
+typedef struct mlsi_query {
+    mlsi_op op;
+    const void *attrs;
+    int n_in, n_out;
+    const mlsi_operand *in, *out;
+    mlsi_numerics numerics;
+} mlsi_query;
+
+typedef struct mlsi_kernel_args {
+    const void *attrs; /* the op's attribute struct, dims resolved */
+    int n_in, n_out;
+    const mlsi_view *in;  /* data NULL when absent */
+    const mlsi_view *out;
+    const void *packed;   /* from the row's pack function, or NULL */
+    void *work;
+    uint64_t work_bytes;
+    mlsi_pool *pool;
+} mlsi_kernel_args;
+
+typedef struct mlsi_kernel {
+    mlsi_op op;
+    mlsi_isa isa;      /* needs at least this */
+    const char *name;  /* op, dtype, idea: "matmul_q4_1_rows32_avx2" */
+    bool (*accepts)(const mlsi_query *q);
+    mlsys_status (*run)(const mlsi_kernel_args *args);
+    /* Scratch bytes for these shapes (data pointers are not looked at); NULL = none. threads is the
+     * number of workers. Must be monotone in the extents. */
+    uint64_t (*work)(const mlsi_kernel_args *args, int threads);
+    /* Output 0 may share input i's buffer if bit i is set: same shape, dtype and layout, and every
+     * element is read before it (or any later-read one) is overwritten. */
+    uint32_t in_place;
+    /* Constant packing of input pack_input, done once at compile; NULL = none. The kernel then gets
+     * `packed` and must not read in[pack_input].data. */
+    int pack_input;
+    uint64_t (*pack_bytes)(const mlsi_view *constant, const void *attrs);
+    void (*pack)(const mlsi_view *constant, const void *attrs, void *packed, mlsi_pool *pool);
+} mlsi_kernel;
+
+typedef struct mlsi_backend {
+    const char *name;
+    mlsys_devtype type;
+    /* First row of op that accepts q and needs at most isa_limit; NULL = none. */
+    const mlsi_kernel *(*find)(const mlsi_query *q, mlsi_isa isa_limit);
+    /* i-th row of the whole table, NULL past the end: for listings and conformance tests. */
+    const mlsi_kernel *(*row)(int i);
+    mlsi_isa (*isa)(void); /* the best instruction set of this machine */
+} mlsi_backend;
+
+extern const mlsi_backend mlsi_cpu_backend;
+
+const char *mlsi_op_name(mlsi_op op); /* text name, from op_list.h */
+/* MLSI_OP_COUNT when unknown. */
+mlsi_op mlsi_op_by_name(const char *name);
+
+#endif

@@ -1,0 +1,72 @@
+/* The context: allocator, hooks, thread pool, devices, trace, custom ops. */
+#ifndef MLSI_CTX_H
+#define MLSI_CTX_H
+
+#include "core/handle.h"
+#include "core/pool.h"
+#include "core/trace.h"
+
+#include <pthread.h>
+
+/* A custom op as registered; the list only grows, and dies with the context. */
+typedef struct mlsi_custom_op {
+    struct mlsi_custom_op *next;
+    char *name;
+    mlsys_opdef def;
+} mlsi_custom_op;
+
+typedef struct mlsi_ctx {
+    mlsi_object object;
+    mlsi_alloc alloc;
+    mlsi_pool *pool;
+    mlsi_trace *trace;
+    struct mlsi_log *log;
+    struct mlsi_backend_state *cpu; /* the backend's per-context state */
+    _Atomic(mlsi_custom_op *) custom_ops;
+    pthread_mutex_t lock; /* registration only */
+    int32_t pid;          /* of the creator; a forked child is refused */
+    int32_t isa_limit;    /* config "isa": highest instruction set to use */
+    _Atomic uint64_t live_handles;
+    _Atomic uint64_t next_serial; /* graphs, storages, programs */
+} mlsi_ctx;
+
+/* Line of the context's log; formatted only if somebody listens. area e.g. "model". */
+void mlsi_log(mlsi_ctx *ctx, int32_t level, const char *area, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+const mlsi_custom_op *mlsi_custom_op_find(const mlsi_ctx *ctx, const char *name);
+
+/* Settings. Every scope is one table, which mlsys_config_keys prints and mlsi_config_check applies. */
+typedef struct mlsi_config_key {
+    const char *name;
+    char type;                 /* 'i', 'f', 's' */
+    const char *default_text;  /* as printed */
+    double min, max;           /* bounds of 'i' and 'f' */
+    const char *help;
+} mlsi_config_key;
+
+typedef struct mlsi_config_entry {
+    char *key;
+    char type; /* 'i', 'f', 's', 'v' (integer list) */
+    int32_t n;
+    int64_t i;
+    double f;
+    char *s;
+    int64_t v[16];
+} mlsi_config_entry;
+
+typedef struct mlsi_config {
+    mlsi_object object;
+    mlsi_config_entry *entries;
+    int64_t count, cap;
+} mlsi_config;
+
+/* NULL config = empty. Keys outside the table, wrong types and values out of bounds are errors that
+ * name scope, key and value. */
+mlsys_status mlsi_config_check(const mlsi_config *c, const char *scope,
+                               const mlsi_config_key *keys, int n_keys);
+const mlsi_config_entry *mlsi_config_find(const mlsi_config *c, const char *key);
+int64_t mlsi_config_i64(const mlsi_config *c, const char *key, int64_t default_);
+double mlsi_config_f64(const mlsi_config *c, const char *key, double default_);
+const char *mlsi_config_str(const mlsi_config *c, const char *key, const char *default_);
+
+#endif
