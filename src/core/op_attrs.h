@@ -52,7 +52,7 @@ typedef struct mlsi_attr_pool { int64_t kind; mlsi_list kernel, strides, dilatio
 enum { MLSI_SCATTER_SET = 0, MLSI_SCATTER_ADD = 1, MLSI_SCATTER_MUL = 2, MLSI_SCATTER_MAX = 3, MLSI_SCATTER_MIN = 4 };
 /* Rows along axis: out[.., idx[i], ..] (op)= updates[.., i, ..] in ascending i. */
 typedef struct mlsi_attr_scatter { int64_t axis, kind; } mlsi_attr_scatter;
-typedef struct mlsi_attr_sort { int64_t axis, descending; } mlsi_attr_sort; /* stable; NaN last */
+typedef struct mlsi_attr_sort { int64_t axis, descending; } mlsi_attr_sort; /* stable; NaN is the greatest */
 typedef struct mlsi_attr_topk { int64_t axis, k; } mlsi_attr_topk;
 typedef struct mlsi_attr_embedding { int64_t dtype; } mlsi_attr_embedding; /* of the result */
 enum { MLSI_GELU_ERF = 0, MLSI_GELU_TANH = 1 };
@@ -62,7 +62,7 @@ typedef struct mlsi_attr_softmax { int64_t axis, masked_zero; } mlsi_attr_softma
 typedef struct mlsi_attr_norm { int64_t axis; double eps; } mlsi_attr_norm; /* from axis to the end */
 typedef struct mlsi_attr_cross_entropy { int64_t ignore_index; } mlsi_attr_cross_entropy;
 enum { MLSI_ROPE_HALVES = 0, MLSI_ROPE_PAIRS = 1 }; /* (i, i + d/2), or (2i, 2i + 1) */
-typedef struct mlsi_attr_rope { int64_t pairing, dims; double base, scale; } mlsi_attr_rope; /* dims 0 = all */
+typedef struct mlsi_attr_rope { int64_t pairing; } mlsi_attr_rope; /* in: x [B,L,H,D], positions [B,L] or [L], freqs f32 [<= D/2] */
 /* NONE: no causality. TOP_LEFT: query i sees keys <= i. BOTTOM_RIGHT: keys <= Lk - Lq + i. */
 enum { MLSI_CAUSAL_NONE = 0, MLSI_CAUSAL_TOP_LEFT = 1, MLSI_CAUSAL_BOTTOM_RIGHT = 2 };
 typedef struct mlsi_attr_attention {
