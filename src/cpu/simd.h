@@ -2,9 +2,9 @@
  *
  * A kernel source includes this header and is compiled once per instruction set, with
  *
- *     MLSI_ISA_AVX512   -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
- *     MLSI_ISA_AVX2     -mavx2 -mfma -mf16c
- *     neither           any machine
+ *     MLSI_ISA_IS_AVX512   -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+ *     MLSI_ISA_IS_AVX2     -mavx2 -mfma -mf16c
+ *     neither              any machine
  *
  * Types.  VF: VF_LANES f32.  VI: VF_LANES i32.  VM: a mask of VF_LANES booleans.
  * VF_LANES is 16, 8 or 4 and divides 16, so an array of 16 / VF_LANES registers always holds the
@@ -57,9 +57,9 @@
 #ifndef MLSI_CPU_SIMD_H
 #define MLSI_CPU_SIMD_H
 
-#if defined(MLSI_ISA_AVX512)
+#if defined(MLSI_ISA_IS_AVX512)
 #include "cpu/simd_avx512.h"
-#elif defined(MLSI_ISA_AVX2)
+#elif defined(MLSI_ISA_IS_AVX2)
 #include "cpu/simd_avx2.h"
 #else
 #include "cpu/simd_portable.h"

@@ -1,0 +1,2 @@
+/* The kernel sources that export a table, MLSI_KERNEL_FILE(<name in cpu/kernels/ without .c>). Within
+ * one instruction set rows are tried in this order, so special kernels come before general ones. */
