@@ -1,0 +1,72 @@
+/* Symbolic extents. A dim is an int64: >= 0 an extent, < 0 the name of an interned expression.
+ *
+ * Expressions are kept in one normal form, a sum of integer multiples of products of atoms in a fixed
+ * order, so two dims are provably equal by this algebra exactly when their codes are equal. Atoms are
+ * symbols (a name with min, max, divisor) and floor divisions or remainders that did not cancel.
+ * All arithmetic is checked; an overflow is an error, never a wrong extent. */
+#ifndef MLSI_IR_DIMS_H
+#define MLSI_IR_DIMS_H
+
+#include "core/alloc.h"
+
+enum { MLSI_TERM_ATOMS = 4, MLSI_EXPR_TERMS = 12 };
+
+typedef struct mlsi_symbol {
+    const char *name;
+    int64_t min, max, divisor;
+} mlsi_symbol;
+
+typedef struct mlsi_atom {
+    int32_t op;      /* 0 = symbol, '/' = floor division, '%' = remainder */
+    int32_t symbol;  /* index of the symbol */
+    int64_t a, b;    /* operand dims of '/' and '%' */
+} mlsi_atom;
+
+typedef struct mlsi_term {
+    int64_t coef;
+    int32_t n;                      /* atoms, ascending; n = 0 is the constant term */
+    int32_t atoms[MLSI_TERM_ATOMS];
+} mlsi_term;
+
+typedef struct mlsi_expr {
+    int32_t n;
+    mlsi_term terms[MLSI_EXPR_TERMS]; /* in the fixed order, coef != 0 */
+} mlsi_expr;
+
+typedef struct mlsi_symtab {
+    mlsi_alloc *alloc;
+    mlsi_arena arena; /* names */
+    mlsi_symbol *symbols;
+    int64_t n_symbols, cap_symbols;
+    mlsi_atom *atoms;
+    int64_t n_atoms, cap_atoms;
+    mlsi_expr *exprs;
+    int64_t n_exprs, cap_exprs;
+} mlsi_symtab;
+
+void mlsi_symtab_init(mlsi_symtab *t, mlsi_alloc *a);
+void mlsi_symtab_free(mlsi_symtab *t);
+
+/* A symbol; the same name again must have the same range and gives the same dim. */
+mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int64_t max,
+                             int64_t divisor, int64_t *out);
+/* op in '+', '-', '*', '/', '%' ('/' rounds down; divisor must be provably > 0). Intermediate
+ * expressions may be negative; a type's extents may not (mlsi_dim_range tells). */
+mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *out);
+/* Exact quotient a / b when b provably divides a, else *exact = false. */
+mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out, bool *exact);
+/* Interval that holds the value for all symbols in range; saturates at the int64 ends. */
+void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max);
+/* Value under a binding (one int64 per symbol). */
+mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out);
+/* Is d a plain symbol? Its index, or -1. */
+int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d);
+/* Is d a valid code of this table? */
+bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d);
+/* "B", "2*L+1", "(L+3)/2": reads back through mlsi_dim_parse. */
+void mlsi_dim_print(const mlsi_symtab *t, int64_t d, mlsi_text *out);
+const char *mlsi_dim_text(const mlsi_symtab *t, int64_t d, char *buf, int cap);
+/* Translate a dim of one table into another one (symbols by name). */
+mlsys_status mlsi_dim_import(mlsi_symtab *to, const mlsi_symtab *from, int64_t d, int64_t *out);
+
+#endif

@@ -1,0 +1,135 @@
+/* Tensor IR.
+ *
+ * Semantics
+ *  - A graph is a set of functions; function 0 is main. A function is a list of nodes in execution
+ *    order over SSA values: each value is defined once, before its uses. Values are immutable; there
+ *    is no aliasing in the IR. Memory appears only in the program (src/run).
+ *  - A value's type is a dtype and a shape of dims (integers or expressions over symbols, dims.h).
+ *  - An op's meaning, types and attribute rules are its definition (ir/ops/op_def.h); bits are
+ *    docs/numerics.md. Integer overflow wraps, extents of 0 are legal, rank is 0..8.
+ *  - Inputs may be donated: a run may then reuse their memory for results once nobody reads them.
+ *  - Nodes have no side effects; removing an unused one is always legal. Random draws are functions
+ *    of their inputs. Custom ops must behave likewise.
+ *  - call, if, while name other functions of the same graph by index; recursion is refused. */
+#ifndef MLSI_IR_H
+#define MLSI_IR_H
+
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "ir/graph/dims.h"
+
+typedef struct mlsi_type {
+    mlsys_dtype dtype; /* 0 = absent operand */
+    int32_t rank;
+    int64_t dims[MLSYS_MAX_DIMS];
+} mlsi_type;
+
+typedef enum mlsi_value_kind { MLSI_VALUE_INPUT = 1, MLSI_VALUE_CONST, MLSI_VALUE_NODE } mlsi_value_kind;
+
+typedef struct mlsi_value_def {
+    mlsi_value_kind kind;
+    int32_t index;    /* input number, constant number, or node number */
+    int32_t result;   /* which result of the node */
+    mlsi_type type;
+    const char *name; /* may be NULL */
+} mlsi_value_def;
+
+typedef struct mlsi_node {
+    mlsi_op op;
+    const void *attrs;      /* the op's attribute struct, owned by the graph's arena */
+    int32_t n_in, n_out;
+    const int32_t *in;      /* value numbers; -1 = absent optional operand */
+    int32_t first_out;      /* results are values first_out .. first_out + n_out - 1 */
+} mlsi_node;
+
+typedef struct mlsi_output {
+    const char *name;
+    int32_t value;
+} mlsi_output;
+
+typedef struct mlsi_func {
+    const char *name;
+    mlsi_node *nodes;
+    int64_t n_nodes, cap_nodes;
+    mlsi_value_def *values;
+    int64_t n_values, cap_values;
+    int32_t *inputs; /* value numbers */
+    bool *donated;   /* per input */
+    int64_t n_inputs, cap_inputs, cap_donated;
+    mlsi_output *outputs;
+    int64_t n_outputs, cap_outputs;
+} mlsi_func;
+
+typedef struct mlsi_custom_use { /* one custom op node's identity */
+    const mlsi_custom_op *op;
+    mlsi_config *attrs; /* pinned copy; NULL = none */
+} mlsi_custom_use;
+
+typedef struct mlsi_graph {
+    mlsi_object object;
+    mlsi_alloc *alloc;
+    mlsi_ctx *ctx;
+    uint32_t serial; /* upper half of public values */
+    mlsi_arena arena;
+    mlsi_symtab symbols;
+    mlsi_func *funcs;
+    int64_t n_funcs, cap_funcs;
+    mlsi_tensor **consts; /* pinned */
+    int64_t n_consts, cap_consts;
+    mlsi_custom_use *customs;
+    int64_t n_customs, cap_customs;
+} mlsi_graph;
+
+/* ---- construction (graph.c) ------------------------------------------------------------------ */
+
+/* An internal graph without a handle; free with mlsi_graph_free. Public ones come from api/. */
+mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx);
+void mlsi_graph_free(mlsi_graph *g); /* members only */
+/* Append an empty function; its index. Pointers into g->funcs move. */
+mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out);
+
+mlsys_status mlsi_build_input(mlsi_graph *g, int32_t func, const char *name, const mlsi_type *type,
+                              int32_t *out);
+/* Retains (pins) t. */
+mlsys_status mlsi_build_const(mlsi_graph *g, int32_t func, mlsi_tensor *t, int32_t *out);
+/* Copy dense bytes into a new constant tensor. */
+mlsys_status mlsi_build_const_bytes(mlsi_graph *g, int32_t func, mlsi_device *device,
+                                    const mlsi_layout *l, const void *bytes, int32_t *out);
+/* Append a node: runs the op's inference on a copy of attrs (NULL = defaults), which normalises it.
+ * Errors name op, operand and values. out receives n_out value numbers. */
+mlsys_status mlsi_build_node(mlsi_graph *g, int32_t func, mlsi_op op, const void *attrs,
+                             int32_t n_in, const int32_t *in, int32_t n_out, int32_t *out);
+mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, int32_t value);
+/* Copy function `from` (and the functions and constants it needs) of another graph. */
+mlsys_status mlsi_graph_import(mlsi_graph *to, const mlsi_graph *from, int32_t func, int32_t *out);
+
+static inline const mlsi_type *mlsi_type_of(const mlsi_graph *g, int32_t func, int32_t value) {
+    return &g->funcs[func].values[value].type;
+}
+bool mlsi_type_equal(const mlsi_type *a, const mlsi_type *b);
+/* All dims known integers. */
+bool mlsi_type_static(const mlsi_type *t);
+/* "f32[B,2*L]" */
+const char *mlsi_type_text(const mlsi_symtab *tab, const mlsi_type *t, char *buf, int cap);
+/* Row-major layout of a type under a binding (binding may be NULL when static). */
+mlsys_status mlsi_type_layout(const mlsi_symtab *tab, const mlsi_type *t, const int64_t *binding,
+                              mlsi_layout *out);
+
+/* ---- checks, text, meaning --------------------------------------------------------------------- */
+
+/* Every rule: definitions before uses, types as inferred, attributes in range, symbols known,
+ * no recursion. The error names function, node number, op, operand and values. */
+mlsys_status mlsi_graph_verify(const mlsi_graph *g);
+void mlsi_graph_print(const mlsi_graph *g, mlsi_text *out);
+/* g must be freshly initialised; constants are printed by value and read back exactly. */
+mlsys_status mlsi_graph_parse(mlsi_graph *g, mlsi_device *device, const char *text);
+/* Bind symbols from concrete input layouts; checks dtype, rank, extents, ranges, divisors.
+ * binding has one entry per symbol; symbols that no input fixes get their maximum. */
+mlsys_status mlsi_bind_inputs(const mlsi_graph *g, int32_t func, int n_in,
+                              const mlsi_layout *const *in, int64_t *binding);
+/* Reference interpreter. in: views of main's inputs; out: dense views owned by the caller with the
+ * right types, filled on success. */
+mlsys_status mlsi_interpret(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
+                            int n_out, const mlsi_view *out);
+
+#endif

@@ -1,0 +1,146 @@
+/* One op, one place: the definition of an op. Reached only through mlsi_op_get. */
+#ifndef MLSI_OP_DEF_H
+#define MLSI_OP_DEF_H
+
+#include "ir/graph/ir.h"
+
+typedef enum mlsi_attr_kind {
+    MLSI_ATTR_I64 = 1, /* int64_t */
+    MLSI_ATTR_BOOL,    /* int64_t 0 or 1 */
+    MLSI_ATTR_F64,     /* double */
+    MLSI_ATTR_ENUM,    /* int64_t index into names */
+    MLSI_ATTR_DTYPE,   /* int64_t dtype code, 0 = default rule of the op */
+    MLSI_ATTR_LIST,    /* mlsi_list of integers */
+    MLSI_ATTR_DIMS     /* mlsi_list of dims: may be symbolic in a graph */
+} mlsi_attr_kind;
+
+typedef struct mlsi_attr_desc {
+    const char *name;
+    mlsi_attr_kind kind;
+    size_t offset;
+    bool required;
+    int64_t default_i;
+    double default_f;
+    const char *const *names; /* ENUM: NULL-ended */
+    const char *help;
+} mlsi_attr_desc;
+
+/* Type inference. in[i].dtype is 0 for an absent operand. attrs may be normalised in place (axes made
+ * non-negative, defaults resolved). out has room for n_out types, which the caller asked for. */
+typedef struct mlsi_infer {
+    mlsi_graph *graph; /* for control flow, custom ops */
+    mlsi_symtab *symbols;
+    const struct mlsi_op_def *def;
+    const char *op;    /* name, for sentences */
+    void *attrs;
+    int32_t n_in, n_out;
+    const mlsi_type *in;
+    mlsi_type *out;
+} mlsi_infer;
+
+typedef struct mlsi_op_cost {
+    uint64_t flops, transcendentals, bytes_read, bytes_written;
+} mlsi_op_cost;
+
+/* Concrete shapes; data is not looked at. The caller has set bytes to the sizes of all operands. */
+typedef struct mlsi_cost_args {
+    const void *attrs;
+    int n_in, n_out;
+    const mlsi_view *in, *out;
+} mlsi_cost_args;
+
+/* Reference evaluation: naive loops in the order of docs/numerics.md; shares no code with kernels. */
+typedef struct mlsi_ref_args {
+    mlsi_alloc *alloc;
+    const void *attrs; /* dims resolved */
+    int n_in, n_out;
+    const mlsi_view *in; /* data NULL when absent; any strides */
+    const mlsi_view *out; /* any strides, no overlap */
+    const mlsi_graph *graph; /* control flow, custom */
+} mlsi_ref_args;
+
+enum {
+    MLSI_TRAIT_ELEMENTWISE = 1,      /* output element = function of broadcast input elements */
+    MLSI_TRAIT_COMMUTATIVE = 2,
+    MLSI_TRAIT_VIEW = 4,             /* result can be a view of operand 0 */
+    MLSI_TRAIT_DIFFERENTIABLE = 8,
+    MLSI_TRAIT_CREATION = 16,        /* no data inputs */
+    MLSI_TRAIT_CONTROL = 32
+};
+
+typedef struct mlsi_op_def {
+    int32_t min_in, max_in, min_out, max_out;
+    const char *operands;            /* "x, w, bias?": names for sentences and docs */
+    uint32_t traits;
+    size_t attrs_size;               /* >= sizeof(mlsi_attr_none) */
+    const mlsi_attr_desc *attrs;     /* ended by name NULL; NULL = no attributes */
+    mlsys_status (*infer)(mlsi_infer *t);
+    void (*cost)(const mlsi_cost_args *a, mlsi_op_cost *c);
+    /* A primitive has ref; a composite has decompose, and no ref unless its meaning is easier to
+     * state directly (attention). decompose emits nodes into func and returns their values. */
+    mlsys_status (*ref)(const mlsi_ref_args *a);
+    mlsys_status (*decompose)(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
+                              const int32_t *in, int32_t n_out, int32_t *out);
+    /* VIEW ops: layout of the result from operand 0's; attrs resolved. *is_view false = needs a copy. */
+    mlsys_status (*view)(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
+                         mlsi_layout *out, bool *is_view);
+    const char *doc;     /* meaning, shapes, formula */
+    const char *special; /* NaN, infinities, signed zero, empty, out-of-range */
+    const char *onnx;    /* ONNX operator it maps to, or NULL */
+} mlsi_op_def;
+
+const mlsi_op_def *mlsi_op_get(mlsi_op op);
+
+#define MLSI_OP(ID, name, family) extern const mlsi_op_def mlsi_op_def_##name;
+#include "core/op_list.h"
+#undef MLSI_OP
+
+/* ---- attributes by description (attrs.c) ---------------------------------------------------------- */
+
+void mlsi_attrs_default(const mlsi_op_def *def, void *attrs);
+/* Config keys -> attributes over the defaults; errors name op and key. config NULL = defaults. */
+mlsys_status mlsi_attrs_from_config(const mlsi_op_def *def, const char *op, const mlsi_symtab *tab,
+                                    const mlsi_config *c, void *attrs);
+/* {axis=1, keep=true}; only values that differ from the default, nothing when all are. */
+void mlsi_attrs_print(const mlsi_op_def *def, const void *attrs, const mlsi_symtab *tab,
+                      mlsi_text *out);
+/* Replace symbolic dims by their values. resolved has attrs_size bytes. */
+mlsys_status mlsi_attrs_resolve(const mlsi_op_def *def, const void *attrs, const mlsi_symtab *tab,
+                                const int64_t *binding, void *resolved);
+bool mlsi_attrs_equal(const mlsi_op_def *def, const void *a, const void *b);
+uint64_t mlsi_attrs_hash(const mlsi_op_def *def, const void *attrs);
+
+/* ---- shared by the families (infer_rules.c) --------------------------------------------------------- */
+
+/* "add: operand 1 (b): dtype i32, expected f32": operand names come from def->operands. */
+mlsys_status mlsi_infer_fail(const mlsi_infer *t, mlsys_status code, int operand, const char *format,
+                             ...) __attribute__((format(printf, 4, 5)));
+/* Operand i must be of one of the classes: a bit set of 1 << mlsi_class. */
+mlsys_status mlsi_infer_class(const mlsi_infer *t, int operand, unsigned classes);
+mlsys_status mlsi_infer_same_dtype(const mlsi_infer *t, int a, int b);
+/* -rank <= axis < rank, made non-negative. */
+mlsys_status mlsi_infer_axis(const mlsi_infer *t, const char *what, int64_t rank, int64_t *axis);
+/* NumPy broadcast of all present operands into out (dims provably equal, or one is 1). */
+mlsys_status mlsi_infer_broadcast(const mlsi_infer *t, int first, int n, mlsi_type *out);
+/* Product of dims. */
+mlsys_status mlsi_infer_product(const mlsi_infer *t, const int64_t *dims, int n, int64_t *out);
+/* Extent must be provably >= 0. */
+mlsys_status mlsi_infer_extent(const mlsi_infer *t, const char *what, int64_t dim);
+
+/* ---- scalar access for reference code (scalar.c) ------------------------------------------------------ */
+
+/* Element at a multi-index / linear row-major index, widened: floats exactly to f64, integers to i64. */
+double mlsi_ref_get_f(const mlsi_view *v, int64_t linear);
+int64_t mlsi_ref_get_i(const mlsi_view *v, int64_t linear);
+/* Rounded once to v's dtype; integers wrap. For f32-or-narrower dtypes pass the f32 result. */
+void mlsi_ref_set_f(const mlsi_view *v, int64_t linear, double value);
+void mlsi_ref_set_i(const mlsi_view *v, int64_t linear, int64_t value);
+/* Linear index of an element of a broadcast operand, for an output linear index. */
+int64_t mlsi_ref_broadcast_index(const mlsi_view *in, const mlsi_view *out, int64_t linear);
+/* Row-major unravel and its inverse. */
+void mlsi_ref_unravel(int32_t rank, const int64_t *shape, int64_t linear, int64_t *index);
+int64_t mlsi_ref_ravel(int32_t rank, const int64_t *shape, const int64_t *index);
+/* docs/numerics.md "canonical tree" and "products along K", literally; next(user, i) gives element i. */
+double mlsi_ref_sum(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
+
+#endif
