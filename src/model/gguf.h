@@ -118,9 +118,10 @@ bool mlsi_gguf_array_bool(const mlsi_gguf_array *a, uint64_t i);
 bool mlsi_gguf_str_eq(mlsi_gguf_str s, const char *text);
 const char *mlsi_gguf_type_name(mlsi_gguf_type type); /* "u8" ... "f64"; "?" for others */
 
-/* The value as text: numbers in decimal, strings as they are, arrays as JSON. At most max_items
- * elements of each array are written, then "... (n in all)". */
-void mlsi_gguf_value_text(const mlsi_gguf_kv *kv, uint64_t max_items, mlsi_text *out);
+/* The value as text: numbers in decimal (the shortest digits that read back), arrays as JSON with at
+ * most max_items elements of each, then "... n in all". A string that is the value itself is written
+ * as it is, or as JSON when quoted. */
+void mlsi_gguf_value_text(const mlsi_gguf_kv *kv, bool quoted, uint64_t max_items, mlsi_text *out);
 
 /* ---- tensors -------------------------------------------------------------------------------- */
 
