@@ -18,8 +18,9 @@ typedef struct mlsi_attr_none { int64_t none; } mlsi_attr_none;
 typedef struct mlsi_attr_cast { int64_t dtype; } mlsi_attr_cast; /* cast, bitcast */
 typedef struct mlsi_attr_shape { mlsi_list shape; } mlsi_attr_shape; /* reshape, broadcast: dims */
 typedef struct mlsi_attr_transpose { mlsi_list perm; } mlsi_attr_transpose;
-/* One entry per axis of x; starts/stops may be open ends INT64_MIN/INT64_MAX (ONNX clamping). */
-typedef struct mlsi_attr_slice { mlsi_list starts, stops, steps; } mlsi_attr_slice; /* dims: starts, stops */
+/* One entry per axis of x; plain integers (never dim codes): negative ones count from the end, and
+ * INT64_MIN/INT64_MAX are open ends (ONNX clamping). */
+typedef struct mlsi_attr_slice { mlsi_list starts, stops, steps; } mlsi_attr_slice;
 typedef struct mlsi_attr_axes { mlsi_list axes; } mlsi_attr_axes; /* reverse */
 /* Negative low/high crop. */
 typedef struct mlsi_attr_pad { mlsi_list low, high; double value; } mlsi_attr_pad;

@@ -66,6 +66,8 @@ bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d);
 /* "B", "2*L+1", "(L+3)/2": reads back through mlsi_dim_parse. */
 void mlsi_dim_print(const mlsi_symtab *t, int64_t d, mlsi_text *out);
 const char *mlsi_dim_text(const mlsi_symtab *t, int64_t d, char *buf, int cap);
+/* Parse an expression of + - * / ( ) integers and known symbols at *p; *p moves past it. */
+mlsys_status mlsi_dim_parse(mlsi_symtab *t, const char **p, int64_t *out);
 /* Translate a dim of one table into another one (symbols by name). */
 mlsys_status mlsi_dim_import(mlsi_symtab *to, const mlsi_symtab *from, int64_t d, int64_t *out);
 

@@ -95,6 +95,9 @@ mlsys_status mlsi_build_const(mlsi_graph *g, int32_t func, mlsi_tensor *t, int32
 /* Copy dense bytes into a new constant tensor. */
 mlsys_status mlsi_build_const_bytes(mlsi_graph *g, int32_t func, mlsi_device *device,
                                     const mlsi_layout *l, const void *bytes, int32_t *out);
+/* Arity, operands and type rules of one node; normalises attrs in place. */
+mlsys_status mlsi_infer_node(mlsi_graph *g, int32_t func, mlsi_op op, void *attrs, int32_t n_in,
+                             const int32_t *in, int32_t n_out, mlsi_type *out);
 /* Append a node: runs the op's inference on a copy of attrs (NULL = defaults), which normalises it.
  * Errors name op, operand and values. out receives n_out value numbers. */
 mlsys_status mlsi_build_node(mlsi_graph *g, int32_t func, mlsi_op op, const void *attrs,
