@@ -1,13 +1,17 @@
-# libmlsys. `make help` lists the targets.
+# libmlsys. `make help` lists the targets and variables.
 CONFIG ?= release
 CUDA   ?= auto
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 BUILD  ?= build
-CC     ?= cc
 AR     ?= ar
+NM     ?= nm
 PYTHON ?= python3
 PKG_CONFIG ?= pkg-config
+CLANG_FORMAT ?= clang-format
+FUZZ_SECONDS ?= 60
+MODEL  ?=
+PROMPT ?=
 
 VERSION := $(shell sed -n 's/^\#define MLSYS_VERSION_STRING "\(.*\)"/\1/p' include/mlsys/mlsys.h)
 # Before 1.0 the ABI may change with each minor version, so it is part of the soname.
@@ -22,10 +26,13 @@ CFLAGS_asan    := -O1 -g -fsanitize=address -fno-omit-frame-pointer -DMLSI_DEBUG
 CFLAGS_ubsan   := -O1 -g -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all -DMLSI_DEBUG=1
 CFLAGS_tsan    := -O1 -g -fsanitize=thread -DMLSI_DEBUG=1
 CFLAGS_cov     := -O0 -g --coverage -DMLSI_DEBUG=1
+# Only clang has libFuzzer; `make fuzz` sets CC.
+CFLAGS_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DMLSI_DEBUG=1
 LDFLAGS_asan   := -fsanitize=address
 LDFLAGS_ubsan  := -fsanitize=undefined
 LDFLAGS_tsan   := -fsanitize=thread
 LDFLAGS_cov    := --coverage
+LDFLAGS_fuzz   := -fsanitize=address,undefined
 ifeq ($(CFLAGS_$(CONFIG)),)
 $(error CONFIG=$(CONFIG) is unknown: release debug asan ubsan tsan cov)
 endif
@@ -36,66 +43,105 @@ WARN := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -W
 FP := -ffp-contract=off -fno-fast-math
 BASE_CFLAGS := -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -fno-math-errno $(FP) $(WARN) \
                -Iinclude -Isrc -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)
+# For rules that compile and link in one step, where the compiler would name the file otherwise.
+DEP = -MF $@.d -MT $@
 LIBS := -lm -lpthread
+PC_REQUIRES :=
 
 # ---- optional parts ---------------------------------------------------------------------------
+# Each is found by pkg-config; mlsys_build_info() names those that are absent.
 HAVE_PCRE2 := $(shell $(PKG_CONFIG) --exists libpcre2-8 2>/dev/null && echo 1)
 HAVE_UTF8PROC := $(shell $(PKG_CONFIG) --exists libutf8proc 2>/dev/null && echo 1)
 ifeq ($(HAVE_PCRE2),1)
 BASE_CFLAGS += -DMLSI_HAVE_PCRE2=1 $(shell $(PKG_CONFIG) --cflags libpcre2-8)
 LIBS += $(shell $(PKG_CONFIG) --libs libpcre2-8)
+PC_REQUIRES += libpcre2-8
 endif
 ifeq ($(HAVE_UTF8PROC),1)
 BASE_CFLAGS += -DMLSI_HAVE_UTF8PROC=1 $(shell $(PKG_CONFIG) --cflags libutf8proc)
 LIBS += $(shell $(PKG_CONFIG) --libs libutf8proc)
+PC_REQUIRES += libutf8proc
 endif
+
+# CUDA=auto compiles src/cuda/**/*.cu when nvcc is found, 1 fails without it, 0 never looks.
+ifeq ($(filter $(CUDA),auto 0 1),)
+$(error CUDA=$(CUDA) is unknown: auto 1 0)
+endif
+NVCC := $(if $(filter 0,$(CUDA)),,$(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null))
+ifeq ($(CUDA)$(NVCC),1)
+$(error CUDA=1, but nvcc is neither on PATH nor in /usr/local/cuda/bin)
+endif
+CUDA_ARCHS ?= 80 90
+NVCC_FLAGS := -std=c++17 -O3 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Iinclude -Isrc \
+  $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) -MD
+CU_SRC := $(if $(NVCC),$(shell find src/cuda -name '*.cu' 2>/dev/null | LC_ALL=C sort))
+CU_OUT := $(CU_SRC:src/%.cu=$(OUT)/fatbin/%.fatbin)
 
 # ---- sources ----------------------------------------------------------------------------------
 ROOMS := api core ir/graph ir/ops ir/passes ir/loop ir/codegen ir/proof autodiff run cpu model quant \
-         train engine
+         train engine $(if $(filter 0,$(CUDA)),,cuda)
 SRC := $(foreach r,$(ROOMS),$(sort $(wildcard src/$(r)/*.c)))
 KERNELS := $(sort $(wildcard src/cpu/kernels/*.c))
 # Each kernel source is compiled once per instruction set; src/cpu/simd.h picks the vocabulary.
-ISAS := portable avx2 avx512
+ISAS := portable $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),avx2 avx512)
 ISA_CFLAGS_portable := -DMLSI_ISA_IS_PORTABLE=1
 ISA_CFLAGS_avx2     := -DMLSI_ISA_IS_AVX2=1 -mavx2 -mfma -mf16c
 ISA_CFLAGS_avx512   := -DMLSI_ISA_IS_AVX512=1 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
-KERNEL_CFLAGS := -O3
-ifneq ($(filter $(CONFIG),debug cov),)
-KERNEL_CFLAGS :=
-endif
+KERNEL_CFLAGS := $(if $(filter debug cov,$(CONFIG)),,-O3)
 OBJ := $(SRC:src/%.c=$(OUT)/obj/%.o) \
        $(foreach i,$(ISAS),$(KERNELS:src/cpu/kernels/%.c=$(OUT)/obj/cpu/kernels/%.$(i).o))
 
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: all lib check check-peer bench examples demo format lint symbols golden fuzz docs install \
-        uninstall dist clean help
-all: lib examples
-lib: $(LIB_SHARED) $(LIB_STATIC) $(OUT)/mlsys.pc
+.PHONY: all lib shared static cuda tests check check-peer bench examples demo format format-check \
+        lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
+.DELETE_ON_ERROR:
+all: lib examples ## library and examples
+lib: shared static $(OUT)/mlsys.pc cuda ## libmlsys.so, libmlsys.a, mlsys.pc
+shared: $(LIB_SHARED)
+static: $(LIB_STATIC)
+cuda: $(CU_OUT) ## compile all CUDA kernels (needs nvcc)
 
-$(OUT)/obj/cpu/kernels/%.portable.o: src/cpu/kernels/%.c
+# Objects are rebuilt when the compiler or its flags change, not only when a source does.
+FLAGS_TEXT := $(CC) $(BASE_CFLAGS) $(KERNEL_CFLAGS) $(VERSION)
+$(OUT)/flags: FORCE
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(KERNEL_CFLAGS) $(ISA_CFLAGS_portable) -c $< -o $@
-$(OUT)/obj/cpu/kernels/%.avx2.o: src/cpu/kernels/%.c
-	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(KERNEL_CFLAGS) $(ISA_CFLAGS_avx2) -c $< -o $@
-$(OUT)/obj/cpu/kernels/%.avx512.o: src/cpu/kernels/%.c
-	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(KERNEL_CFLAGS) $(ISA_CFLAGS_avx512) -c $< -o $@
-$(OUT)/obj/%.o: src/%.c
+	@printf '%s\n' '$(FLAGS_TEXT)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_TEXT)' >$@
+
+define isa_rule
+$(OUT)/obj/cpu/kernels/%.$(1).o: src/cpu/kernels/%.c $(OUT)/flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(BASE_CFLAGS) $$(KERNEL_CFLAGS) $$(ISA_CFLAGS_$(1)) -c $$< -o $$@
+endef
+$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+$(OUT)/obj/%.o: src/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) -c $< -o $@
+$(OUT)/fatbin/%.fatbin: src/%.cu
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MF $@.d -fatbin $< -o $@
 
-$(LIB_SHARED): $(OBJ) src/libmlsys.map
+# The list of objects is a prerequisite too, so that a removed source leaves the library.
+$(OUT)/objects: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' $(OBJ) | cmp -s - $@ || printf '%s\n' $(OBJ) >$@
+$(LIB_SHARED): $(OBJ) $(OUT)/objects src/libmlsys.map
 	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/libmlsys.map \
-	  -Wl,--exclude-libs,ALL -Wl,-z,nodelete $(if $(filter asan ubsan tsan,$(CONFIG)),,-Wl,-z,defs) \
+	  -Wl,--exclude-libs,ALL -Wl,-z,nodelete -Wl,--as-needed \
+	  $(if $(filter asan ubsan tsan fuzz,$(CONFIG)),,-Wl,-z,defs) \
 	  $(LDFLAGS_$(CONFIG)) $(LDFLAGS) -o $@ $(OBJ) $(LIBS)
 	ln -sf libmlsys.so.$(VERSION) $(OUT)/$(SONAME)
 	ln -sf $(SONAME) $(OUT)/libmlsys.so
-$(LIB_STATIC): $(OBJ)
+$(LIB_STATIC): $(OBJ) $(OUT)/objects
 	rm -f $@ && $(AR) rcs $@ $(OBJ)
+
+# Relocatable: the prefix is found from where the file lies.
+PC_PREFIX := $${pcfiledir}/$(shell realpath -m --relative-to=$(LIBDIR)/pkgconfig $(PREFIX))
+PC_LIBDIR := $${prefix}/$(shell realpath -m --relative-to=$(PREFIX) $(LIBDIR))
+$(OUT)/mlsys.pc: libmlsys.pc.in include/mlsys/mlsys.h $(OUT)/flags Makefile
+	sed -e 's|@PREFIX@|$(PC_PREFIX)|' -e 's|@LIBDIR@|$(PC_LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
+	  -e 's|@REQUIRES@|$(strip $(PC_REQUIRES))|' -e 's|@LIBS@|-lm -lpthread|' $< >$@
 
 # ---- tests: unit suites link the static library and may look inside --------------------------
 CHECK_CFLAGS := $(shell $(PKG_CONFIG) --cflags check 2>/dev/null)
@@ -103,19 +149,120 @@ CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
 TEST_DIRS := unit conformance errors oom e2e
 TEST_SRC := $(foreach d,$(TEST_DIRS),$(sort $(wildcard tests/$(d)/check_*.c)))
 TEST_BIN := $(TEST_SRC:tests/%.c=$(OUT)/tests/%)
+PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/*.c)))
+# A script is a test too: exit 0 passed, 77 skipped, anything else failed.
+TEST_SCRIPTS := $(sort $(wildcard $(addprefix tests/,$(addsuffix /check_*.sh,$(TEST_DIRS) abi golden))))
 TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c))
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OUT)/obj/%.o)
-$(OUT)/obj/tests/%.o: tests/%.c
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_BIN := $(FUZZ_SRC:tests/%.c=$(OUT)/tests/%)
+REPLAY_BIN := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=$(OUT)/tests/fuzz/replay_%)
+$(OUT)/obj/tests/%.o: tests/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) -Itests $(CHECK_CFLAGS) -c $< -o $@
 $(OUT)/tests/%: tests/%.c $(TEST_LIB_OBJ) $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB_OBJ) $(LIB_STATIC) -o $@ \
+	$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB_OBJ) $(LIB_STATIC) -o $@ \
 	  $(CHECK_LIBS) $(LIBS)
-tests: $(TEST_BIN)
-.PRECIOUS: $(OUT)/tests/% $(OUT)/obj/tests/%.o
+$(OUT)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(BASE_CFLAGS)) -Itests $(LDFLAGS_$(CONFIG)) $(filter %.c,$^) $(LIB_STATIC) -o $@ $(LIBS)
+$(OUT)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) $(DEP) -Itests -fsanitize=fuzzer $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
+tests: $(TEST_BIN) $(REPLAY_BIN)
+.PRECIOUS: $(OUT)/obj/tests/%.o
 
--include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(TEST_LIB_OBJ:.o=.d)
+export CC CXX CONFIG OUT PYTHON PKG_CONFIG
+check: lib examples tests ## run all tests; ends with "N passed, N failed, N skipped"
+	@tools/run_checks.sh $(OUT) $(TEST_BIN) $(REPLAY_BIN) $(TEST_SCRIPTS)
+check-peer: lib examples $(PEER_BIN) ## compare with independent implementations (fetches models)
+	@tools/check_peer.sh $(OUT) $(PEER_BIN)
+fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
+	$(MAKE) CONFIG=fuzz CC=clang fuzz-bins
+	@tools/run_fuzz.sh $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC)
+fuzz-bins: $(FUZZ_BIN)
 
-clean:
+# ---- examples and benches: they see the public header only -----------------------------------
+PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)
+PROGRAM_LIBS := -L$(OUT) -lmlsys -Wl,-rpath,'$$ORIGIN/..' -lm -lpthread
+EXAMPLE_BIN := $(patsubst examples/%.c,$(OUT)/examples/%,$(sort $(wildcard examples/*.c))) \
+               $(patsubst examples/%/,$(OUT)/examples/%,$(sort $(dir $(wildcard examples/*/*.c))))
+examples: $(EXAMPLE_BIN) ## build the example programs
+$(OUT)/examples/%: examples/%.c $(LIB_SHARED) $(OUT)/flags
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)
+$(OUT)/obj/examples/%.o: examples/%.c $(OUT)/flags
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAM_CFLAGS) -c $< -o $@
+# A folder of examples/ is one program.
+EXAMPLE_OBJ := $(patsubst %.c,$(OUT)/obj/%.o,$(sort $(wildcard examples/*/*.c)))
+define program_rule
+$(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
+	@mkdir -p $$(@D)
+	$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS)
+endef
+$(foreach d,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c))))),$(eval $(call program_rule,$(d))))
+
+demo: $(OUT)/examples/generate ## answer a question with a language model: MODEL=file PROMPT="text"
+	@tools/demo.sh $(OUT)/examples/generate "$(MODEL)" "$(PROMPT)"
+
+# The harness (bench/support) is shared; each bench/bench_*.c is one subject.
+BENCH_LIB_SRC := $(sort $(wildcard bench/support/*.c))
+BENCH_LIB_OBJ := $(BENCH_LIB_SRC:%.c=$(OUT)/obj/%.o)
+BENCH_BIN := $(patsubst bench/%.c,$(OUT)/bench/%,$(sort $(wildcard bench/bench_*.c)))
+$(OUT)/obj/bench/%.o: bench/%.c $(OUT)/flags
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) -Ibench -c $< -o $@
+$(OUT)/bench/%: bench/%.c $(BENCH_LIB_OBJ) $(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) $(DEP) -Ibench $(LDFLAGS_$(CONFIG)) $< $(BENCH_LIB_OBJ) $(LIB_STATIC) -o $@ $(LIBS) -ldl
+bench: lib examples $(BENCH_BIN) ## measure; reports under $(OUT)/bench/
+	@tools/run_bench.sh $(OUT) $(BENCH_BIN)
+
+# ---- source care -------------------------------------------------------------------------------
+FORMAT_SRC = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.inc' '*.cu' '*.cuh' '*.cpp')
+format: ## rewrite C, C++ and CUDA sources by .clang-format
+	$(CLANG_FORMAT) -i $(FORMAT_SRC)
+format-check:
+	@$(CLANG_FORMAT) --dry-run -Werror $(FORMAT_SRC) && echo "format-check: $(words $(FORMAT_SRC)) files"
+lint: shared $(OUT)/tools/check_ops ## layers, symbols, sizes, op rules, docs, generated files, static analysis
+	@tools/lint.sh $(OUT)
+symbols: shared ## exported symbols = header = version script = docs/abi/symbols.txt
+	@tools/check_symbols.sh $(OUT)
+# The one tool that looks inside.
+$(OUT)/tools/check_ops: tools/check_ops.c $(LIB_STATIC)
+	@mkdir -p $(@D)
+	$(CC) $(BASE_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
+docs: $(OUT)/tools/gen_op_docs ## regenerate docs/ops/ from the op table
+	$(OUT)/tools/gen_op_docs docs/ops
+$(OUT)/tools/%: tools/%.c $(LIB_SHARED) $(OUT)/flags
+	@mkdir -p $(@D)
+	$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)
+
+# ---- installation and release ------------------------------------------------------------------
+install: lib ## install under DESTDIR/PREFIX
+	install -d '$(DESTDIR)$(PREFIX)/include/mlsys' '$(DESTDIR)$(LIBDIR)/pkgconfig'
+	install -m 644 include/mlsys/mlsys.h '$(DESTDIR)$(PREFIX)/include/mlsys/'
+	install -m 755 $(LIB_SHARED) '$(DESTDIR)$(LIBDIR)/'
+	ln -sf libmlsys.so.$(VERSION) '$(DESTDIR)$(LIBDIR)/$(SONAME)'
+	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libmlsys.so'
+	install -m 644 $(LIB_STATIC) '$(DESTDIR)$(LIBDIR)/'
+	install -m 644 $(OUT)/mlsys.pc '$(DESTDIR)$(LIBDIR)/pkgconfig/'
+uninstall: ## remove what install put there
+	rm -f '$(DESTDIR)$(PREFIX)/include/mlsys/mlsys.h' '$(DESTDIR)$(LIBDIR)/pkgconfig/mlsys.pc' \
+	  $(foreach f,libmlsys.so.$(VERSION) $(SONAME) libmlsys.so libmlsys.a,'$(DESTDIR)$(LIBDIR)/$(f)')
+	-rmdir '$(DESTDIR)$(PREFIX)/include/mlsys' 2>/dev/null
+dist: ## libmlsys-VERSION.tar.gz of the commit, the same bytes every time
+	@mkdir -p $(BUILD)
+	git archive --format=tar --prefix=libmlsys-$(VERSION)/ HEAD | gzip -9n >$(BUILD)/libmlsys-$(VERSION).tar.gz
+	@cd $(BUILD) && sha256sum libmlsys-$(VERSION).tar.gz
+clean: ## remove $(BUILD)
 	rm -rf $(BUILD)
+help: ## this text
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
+	@echo 'Variables: CONFIG=release|debug|asan|ubsan|tsan|cov  CUDA=auto|1|0  WERROR=1  BUILD PREFIX LIBDIR'
+	@echo '  DESTDIR CC CFLAGS LDFLAGS  MODEL PROMPT (demo)  FUZZ_SECONDS (fuzz)'
+
+-include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(PEER_BIN:=.d) $(FUZZ_BIN:=.d) $(TEST_LIB_OBJ:.o=.d) \
+  $(BENCH_LIB_OBJ:.o=.d) $(BENCH_BIN:=.d) $(EXAMPLE_BIN:=.d) $(EXAMPLE_OBJ:.o=.d) $(CU_OUT:=.d)

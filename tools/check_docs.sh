@@ -1,0 +1,19 @@
+#!/bin/sh
+# Relative links in Markdown files lead to files; paths in backticks that look like the tree's exist.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+status=0
+list=$(mktemp)
+trap 'rm -f "$list"' EXIT
+git ls-files -co --exclude-standard '*.md' | LC_ALL=C sort >"$list"
+while read -r doc; do
+    dir=$(dirname "$doc")
+    for target in $(grep -o ']([^)# ]*' "$doc" | cut -c3- | grep -v '^[a-z]*:' | sort -u); do
+        [ -e "$dir/$target" ] || { echo "docs: $doc: link leads nowhere: $target" >&2; status=1; }
+    done
+    for path in $(grep -oE '`(src|include|tests|tools|examples|bench|docs)/[A-Za-z0-9_./-]*`' "$doc" | tr -d '`' | sort -u); do
+        [ -e "$path" ] || { echo "docs: $doc: no such file in the tree: $path" >&2; status=1; }
+    done
+done <"$list"
+[ $status = 0 ] && echo "docs: links and paths of $(wc -l <"$list") pages resolve"
+exit $status
