@@ -1,0 +1,19 @@
+/* Planted defects: negative controls that show each test can fail. One row each:
+ *
+ *     MLSI_FAULT_ROW(NAME, "file of the site", "suite that must fail", "what it breaks")
+ *
+ * The site reads  if (mlsi_fault(MLSI_FAULT_NAME)) <do it wrongly>. The suite is a path under tests/
+ * without suffix, e.g. "unit/check_gguf", or "fuzz/fuzz_gguf". tests/faults.sh builds with
+ * -DMLSI_FAULTS=1, plants each row in turn and demands that its suite fails.
+ *
+ * Included several times; no include guard. */
+MLSI_FAULT_ROW(GGUF_DIM_PRODUCT, "src/model/gguf.c", "unit/check_gguf",
+               "the product of a tensor's dims wraps instead of being refused (BO-14)")
+MLSI_FAULT_ROW(GGUF_STRING_BOUND, "src/model/gguf_scan.c", "fuzz/fuzz_gguf",
+               "a string's length is added to the position before it is compared, and may wrap")
+MLSI_FAULT_ROW(GGUF_OVERLAP, "src/model/gguf.c", "unit/check_gguf",
+               "overlapping tensors are accepted")
+MLSI_FAULT_ROW(GGUF_DUPLICATE, "src/model/gguf.c", "unit/check_gguf",
+               "duplicate metadata keys are accepted")
+MLSI_FAULT_ROW(BLOCK_Q6_K_HIGH_BITS, "src/ir/ops/block_decode.c", "unit/check_block_decode",
+               "the high bits of q6_k's third quarter are taken from the fourth")
