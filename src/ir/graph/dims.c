@@ -18,7 +18,7 @@ void mlsi_symtab_free(mlsi_symtab *t) {
     t->cap_symbols = t->cap_atoms = t->cap_exprs = 0;
 }
 
-bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d) { return d >= 0 || -(d + 1) < t->n_exprs; }
+bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d) { return d >= 0 || mlsi_dim_is_code(t, d); }
 
 static mlsys_status too_large(void) {
     return mlsi_fail(MLSYS_E_UNSUPPORTED,
@@ -31,7 +31,7 @@ static mlsys_status overflow(void) { return mlsi_fail(MLSYS_E_SHAPE, "dim: overf
 static mlsi_expr expand(const mlsi_symtab *t, int64_t d) {
     mlsi_expr e;
     memset(&e, 0, sizeof e);
-    if (d < 0) return t->exprs[-(d + 1)];
+    if (d < 0) return t->exprs[MLSI_DIM_CODE - d];
     if (d > 0) {
         e.n = 1;
         e.terms[0].coef = d;
@@ -72,10 +72,10 @@ static mlsys_status intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out) {
     if (e->n == 1 && e->terms[0].n == 0 && e->terms[0].coef > 0)
         return *out = e->terms[0].coef, MLSYS_OK;
     for (int64_t i = 0; i < t->n_exprs; i++)
-        if (!memcmp(&t->exprs[i], e, sizeof *e)) return *out = -(i + 1), MLSYS_OK;
+        if (!memcmp(&t->exprs[i], e, sizeof *e)) return *out = MLSI_DIM_CODE - i, MLSYS_OK;
     MLSI_TRY(MLSI_GROW(t->alloc, &t->exprs, &t->cap_exprs, t->n_exprs + 1));
+    *out = MLSI_DIM_CODE - t->n_exprs;
     t->exprs[t->n_exprs++] = *e;
-    *out = -t->n_exprs;
     return MLSYS_OK;
 }
 
@@ -277,11 +277,11 @@ static void atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *lo,
 }
 
 void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max) {
-    if (d >= 0) {
+    if (!mlsi_dim_is_code(t, d)) {
         *min = *max = d;
         return;
     }
-    const mlsi_expr *e = &t->exprs[-(d + 1)];
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
     *min = *max = 0;
     for (int i = 0; i < e->n; i++) {
         int64_t lo = e->terms[i].coef, hi = lo;
@@ -312,8 +312,8 @@ static mlsys_status atom_eval(const mlsi_symtab *t, const mlsi_atom *atom, const
 }
 
 mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out) {
-    if (d >= 0) return *out = d, MLSYS_OK;
-    const mlsi_expr *e = &t->exprs[-(d + 1)];
+    if (!mlsi_dim_is_code(t, d)) return *out = d, MLSYS_OK;
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
     int64_t sum = 0;
     for (int i = 0; i < e->n; i++) {
         int64_t product = e->terms[i].coef, v;
@@ -328,16 +328,16 @@ mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *bindi
 }
 
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d) {
-    if (d >= 0) return -1;
-    const mlsi_expr *e = &t->exprs[-(d + 1)];
+    if (!mlsi_dim_is_code(t, d)) return -1;
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
     if (e->n != 1 || e->terms[0].coef != 1 || e->terms[0].n != 1) return -1;
     const mlsi_atom *atom = &t->atoms[e->terms[0].atoms[0]];
     return atom->op ? -1 : atom->symbol;
 }
 
 mlsys_status mlsi_dim_import(mlsi_symtab *to, const mlsi_symtab *from, int64_t d, int64_t *out) {
-    if (d >= 0) return *out = d, MLSYS_OK;
-    mlsi_expr e = from->exprs[-(d + 1)];
+    if (!mlsi_dim_is_code(from, d)) return *out = d, MLSYS_OK;
+    mlsi_expr e = from->exprs[MLSI_DIM_CODE - d];
     int64_t sum = 0;
     for (int i = 0; i < e.n; i++) {
         mlsi_expr c;

@@ -3,11 +3,16 @@
  * Expressions are kept in one normal form, a sum of integer multiples of products of atoms in a fixed
  * order, so two dims are provably equal by this algebra exactly when their codes are equal. Atoms are
  * symbols (a name with min, max, divisor) and floor divisions or remainders that did not cancel.
- * All arithmetic is checked; an overflow is an error, never a wrong extent. */
+ * All arithmetic is checked; an overflow is an error, never a wrong extent.
+ *
+ * Codes of expressions are MLSI_DIM_CODE, MLSI_DIM_CODE - 1, ...: far from the small negative numbers
+ * that keep their own meaning in attributes that may hold dims (reshape's -1, slice bounds). */
 #ifndef MLSI_IR_DIMS_H
 #define MLSI_IR_DIMS_H
 
 #include "core/alloc.h"
+
+#define MLSI_DIM_CODE (-((int64_t)1 << 40))
 
 enum { MLSI_TERM_ATOMS = 4, MLSI_EXPR_TERMS = 12 };
 
@@ -61,7 +66,12 @@ void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max)
 mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out);
 /* Is d a plain symbol? Its index, or -1. */
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d);
-/* Is d a valid code of this table? */
+/* Does d name an expression of this table? Other negative numbers pass unchanged through
+ * mlsi_dim_eval, mlsi_dim_import and mlsi_dim_text. */
+static inline bool mlsi_dim_is_code(const mlsi_symtab *t, int64_t d) {
+    return d <= MLSI_DIM_CODE && MLSI_DIM_CODE - d < t->n_exprs;
+}
+/* An extent or a code of this table? */
 bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d);
 /* "B", "2*L+1", "(L+3)/2": reads back through mlsi_dim_parse. */
 void mlsi_dim_print(const mlsi_symtab *t, int64_t d, mlsi_text *out);

@@ -14,12 +14,12 @@ static void put(char *buf, int cap, int *n, const char *s) {
 
 static void write_dim(const mlsi_symtab *t, int64_t d, char *buf, int cap, int *n) {
     char number[32];
-    if (d >= 0) {
+    if (!mlsi_dim_is_code(t, d)) {
         snprintf(number, sizeof number, "%lld", (long long)d);
         put(buf, cap, n, number);
         return;
     }
-    const mlsi_expr *e = &t->exprs[-(d + 1)];
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
     for (int i = 0; i < e->n; i++) {
         const mlsi_term *term = &e->terms[i];
         if (i && term->coef > 0) put(buf, cap, n, "+");

@@ -104,6 +104,10 @@ mlsys_status mlsi_attrs_from_config(const mlsi_op_def *def, const char *op, cons
 /* {axis=1, keep=true}; only values that differ from the default, nothing when all are. */
 void mlsi_attrs_print(const mlsi_op_def *def, const void *attrs, const mlsi_symtab *tab,
                       mlsi_text *out);
+/* Reads what mlsi_attrs_print writes, braces included, from *p over the defaults; leaves *p behind it.
+ * Nothing is read when *p is not at '{'. */
+mlsys_status mlsi_attrs_parse(const mlsi_op_def *def, const char *op, mlsi_symtab *tab,
+                              const char **p, void *attrs);
 /* Replace symbolic dims by their values. resolved has attrs_size bytes. */
 mlsys_status mlsi_attrs_resolve(const mlsi_op_def *def, const void *attrs, const mlsi_symtab *tab,
                                 const int64_t *binding, void *resolved);
