@@ -1,5 +1,7 @@
 #include "model/gguf_scan.h"
 
+#include "core/faults.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -27,6 +29,7 @@ mlsys_status mlsi_gguf_bad(const mlsi_gguf_scan *s, mlsys_status code, const cha
 
 mlsys_status mlsi_gguf_need(const mlsi_gguf_scan *s, uint64_t bytes, const char *field) {
     if (s->size - s->pos >= bytes) return MLSYS_OK;
+    if (mlsi_fault(MLSI_FAULT_GGUF_STRING_BOUND) && s->pos + bytes <= s->size) return MLSYS_OK;
     return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
                          "%s needs %llu bytes at offset %llu, the file has %llu (truncated)", field,
                          (unsigned long long)bytes, (unsigned long long)s->pos,
