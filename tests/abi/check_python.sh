@@ -1,0 +1,13 @@
+#!/bin/sh
+# The generated ctypes table loads against the built library, its structs have the C sizes, and the
+# quickstart gives the right numbers.
+set -eu
+: "${OUT:=build/release}" "${PYTHON:=python3}"
+command -v "$PYTHON" >/dev/null || { echo "SKIP: ctypes: no $PYTHON"; exit 77; }
+case ${CONFIG:-release} in
+asan | tsan | ubsan) echo "SKIP: ctypes: the interpreter is not built with $CONFIG"; exit 77 ;;
+esac
+MLSYS_LIBRARY=$(realpath "$OUT/libmlsys.so")
+export MLSYS_LIBRARY PYTHONDONTWRITEBYTECODE=1
+"$PYTHON" tests/abi/struct_sizes.py "$OUT/tests/abi/struct_sizes"
+"$PYTHON" examples/python/quickstart.py

@@ -1,0 +1,16 @@
+/* Two C units that include the public header link together: it defines nothing. */
+#include <mlsys/mlsys.h>
+#include <stdio.h>
+
+int32_t version_seen_by_unit_b(void);
+
+int main(void) {
+    if (mlsys_version() != MLSYS_VERSION_NUMBER || version_seen_by_unit_b() != mlsys_version()) {
+        fprintf(stderr, "header and library disagree on the version\n");
+        return 1;
+    }
+    printf("mlsys_hooks %u\nmlsys_stats %u\nmlsys_opdef %u\nmlsys_cost %u\n",
+           (unsigned)sizeof(mlsys_hooks), (unsigned)sizeof(mlsys_stats),
+           (unsigned)sizeof(mlsys_opdef), (unsigned)sizeof(mlsys_cost));
+    return 0;
+}
