@@ -1,0 +1,79 @@
+/* fold: a node whose operands are all constants is computed now, by the reference meaning, so the bits
+ * are those of a run. Results that would grow the program (a dequantised weight) are left alone. */
+#include "ir/passes/passes.h"
+
+#include <string.h>
+
+enum {
+    FOLD_BYTES = 1 << 20, /* largest result worth keeping */
+    FULL_BYTES = 4096     /* a larger fill is cheaper to make than to keep */
+};
+
+static bool foldable(const mlsi_rewrite *rw, const mlsi_node *node) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    uint64_t in_bytes = 0;
+    if (def->traits & MLSI_TRAIT_CONTROL) return false;
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t v = mlsi_rewrite_operand(rw, node, i);
+        if (v < 0) continue;
+        const mlsi_tensor *t = mlsi_rewrite_const(rw, v);
+        if (!t || mlsi_dtype_is_block(t->layout.dtype)) return false;
+        in_bytes += mlsi_layout_bytes(&t->layout);
+    }
+    for (int i = 0; i < node->n_out; i++) {
+        const mlsi_type *t = &rw->old.values[node->first_out + i].type;
+        mlsi_layout l;
+        if (!mlsi_type_static(t) ||
+            mlsi_type_layout(&rw->g->symbols, t, NULL, &l) != MLSYS_OK ||
+            mlsi_layout_bytes(&l) > (node->op == MLSI_OP_FULL ? FULL_BYTES : FOLD_BYTES) ||
+            in_bytes > FOLD_BYTES)
+            return false;
+    }
+    /* Broadcast views cost nothing at run time and are better left as views. */
+    return node->op != MLSI_OP_BROADCAST;
+}
+
+/* A one-node graph over the same constants, interpreted. */
+static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    mlsi_graph g;
+    int32_t in[MLSI_MAX_OPERANDS], res[MLSI_MAX_OPERANDS];
+    mlsys_tensor made[MLSI_MAX_OPERANDS] = {0};
+    mlsi_tensor *tensors[MLSI_MAX_OPERANDS] = {0};
+    mlsi_view views[MLSI_MAX_OPERANDS];
+    MLSI_TRY(mlsi_graph_init(&g, rw->g->ctx));
+    mlsys_status st = MLSYS_OK;
+    for (int i = 0; i < node->n_in && st == MLSYS_OK; i++) {
+        mlsi_tensor *t = mlsi_rewrite_const(rw, mlsi_rewrite_operand(rw, node, i));
+        in[i] = -1;
+        if (t) st = mlsi_build_const(&g, 0, t, &in[i]);
+    }
+    if (st == MLSYS_OK)
+        st = mlsi_build_node(&g, 0, node->op, node->attrs, node->n_in, in, node->n_out, res);
+    for (int i = 0; i < node->n_out && st == MLSYS_OK; i++) {
+        mlsi_layout l;
+        st = mlsi_build_output(&g, 0, NULL, res[i]);
+        if (st == MLSYS_OK) st = mlsi_type_layout(&g.symbols, mlsi_type_of(&g, 0, res[i]), NULL, &l);
+        if (st == MLSYS_OK) st = mlsi_tensor_new(rw->pass->device, &l, &made[i]);
+        if (st == MLSYS_OK) st = mlsi_pin(made[i], MLSYS_KIND_TENSOR, "fold", &tensors[i]);
+        if (st == MLSYS_OK) views[i] = mlsi_tensor_view_of(tensors[i]);
+    }
+    if (st == MLSYS_OK) st = mlsi_interpret(&g, 0, 0, NULL, node->n_out, views);
+    for (int i = 0; i < node->n_out; i++) {
+        if (st == MLSYS_OK) st = mlsi_build_const(rw->g, rw->func, tensors[i], &out[i]);
+        mlsi_unpin(tensors[i]);
+        mlsys_release(made[i]);
+    }
+    mlsi_graph_free(&g);
+    return st;
+}
+
+static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    if (!foldable(rw, node)) return mlsi_rewrite_keep(rw, node, out);
+    mlsys_status st = evaluate(rw, node, out);
+    /* A node that fails at run time (an index out of range) must fail there, not at compile. */
+    return st == MLSYS_OK || st == MLSYS_E_NOMEM ? st : mlsi_rewrite_keep(rw, node, out);
+}
+
+mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func) {
+    return mlsi_rewrite_run(p, func, visit, NULL);
+}

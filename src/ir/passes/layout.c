@@ -1,0 +1,105 @@
+/* layout: makes memory fit. Inserts a copy
+ *  - before an operand whose kernel wants contiguous memory (when a faster row, or any row, asks),
+ *  - before a reshape of memory that is not contiguous,
+ *  - for an output that is an input, a constant, a view, or another output's value: each output owns
+ *    contiguous memory (a donated input's own output is the exception, found by the planner). */
+#include "ir/passes/passes.h"
+
+#include <string.h>
+
+typedef struct layout_state {
+    mlsi_operand *facts; /* of the new function's values */
+    int64_t cap;
+} layout_state;
+
+static mlsys_status refresh(mlsi_rewrite *rw, int64_t from) {
+    layout_state *s = rw->user;
+    const mlsi_func *f = &rw->g->funcs[rw->func];
+    MLSI_TRY(MLSI_GROW(rw->g->alloc, &s->facts, &s->cap, f->n_values));
+    for (int64_t v = from; v < f->n_values; v++)
+        mlsi_layout_facts_of(rw->g, rw->func, (int32_t)v, s->facts);
+    return MLSYS_OK;
+}
+
+static mlsys_status add_copy(mlsi_rewrite *rw, int32_t value, int32_t *out) {
+    int64_t from = rw->g->funcs[rw->func].n_values;
+    MLSI_TRY(mlsi_build_node(rw->g, rw->func, MLSI_OP_COPY, NULL, 1, &value, 1, out));
+    return refresh(rw, from);
+}
+
+/* The node as it would stand in the new function, with facts of its results appended for the query. */
+static mlsys_status wants_contiguous(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
+                                     bool *wants) {
+    layout_state *s = rw->user;
+    mlsi_operand local[2 * MLSI_MAX_OPERANDS];
+    int32_t numbers[MLSI_MAX_OPERANDS];
+    mlsi_node probe = *node;
+    bool strided = false;
+    *wants = false;
+    memset(local, 0, sizeof local);
+    for (int i = 0; i < node->n_in; i++) {
+        numbers[i] = in[i] < 0 ? -1 : i;
+        if (in[i] < 0) continue;
+        local[i] = s->facts[in[i]];
+        strided |= !local[i].contiguous;
+    }
+    if (!strided) return MLSYS_OK;
+    for (int i = 0; i < node->n_out; i++) {
+        const mlsi_type *t = &rw->old.values[node->first_out + i].type;
+        mlsi_operand *o = &local[MLSI_MAX_OPERANDS + i];
+        o->present = o->contiguous = o->inner_unit = true;
+        o->dtype = t->dtype;
+        o->rank = t->rank;
+        for (int d = 0; d < t->rank; d++) o->shape[d] = t->dims[d] >= 0 ? t->dims[d] : -1;
+    }
+    probe.in = numbers;
+    probe.first_out = MLSI_MAX_OPERANDS;
+    const mlsi_kernel *as_is = mlsi_choose_kernel(rw->pass, &probe, local, false);
+    if (as_is && as_is->isa > MLSI_ISA_PORTABLE) return MLSYS_OK;
+    const mlsi_kernel *best = mlsi_choose_kernel(rw->pass, &probe, local, true);
+    *wants = best && best != as_is;
+    return MLSYS_OK;
+}
+
+static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    layout_state *s = rw->user;
+    int32_t in[MLSI_MAX_OPERANDS];
+    bool wants = false;
+    MLSI_TRY(refresh(rw, 0 /* inputs and constants may have come since */));
+    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+    if (node->op == MLSI_OP_RESHAPE)
+        wants = !s->facts[in[0]].contiguous;
+    else if (!(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW) && node->op != MLSI_OP_COPY)
+        MLSI_TRY(wants_contiguous(rw, node, in, &wants));
+    for (int i = 0; wants && i < node->n_in; i++)
+        if (in[i] >= 0 && !s->facts[in[i]].contiguous) MLSI_TRY(add_copy(rw, in[i], &in[i]));
+    int64_t from = rw->g->funcs[rw->func].n_values;
+    MLSI_TRY(mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out,
+                             out));
+    return refresh(rw, from);
+}
+
+/* After the rewrite: give outputs memory of their own. */
+static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func) {
+    mlsi_graph *g = p->g;
+    for (int64_t i = 0; i < g->funcs[func].n_outputs; i++) {
+        const mlsi_func *f = &g->funcs[func];
+        int32_t v = f->outputs[i].value, copy;
+        const mlsi_value_def *def = &f->values[v];
+        bool own = def->kind == MLSI_VALUE_NODE &&
+                   !(mlsi_op_get(f->nodes[def->index].op)->traits & MLSI_TRAIT_VIEW);
+        for (int64_t j = 0; own && j < i; j++) own = f->outputs[j].value != v;
+        if (own) continue;
+        MLSI_TRY(mlsi_build_node(g, func, MLSI_OP_COPY, NULL, 1, &v, 1, &copy));
+        g->funcs[func].outputs[i].value = copy;
+    }
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func) {
+    layout_state s = {NULL, 0};
+    mlsys_status st = mlsi_rewrite_run(p, func, visit, &s);
+    mlsi_mem_free(p->g->alloc, s.facts);
+    if (st == MLSYS_OK) st = own_outputs(p, func);
+    return st;
+}

@@ -1,0 +1,75 @@
+/* Passes over the tensor IR: one file and one row of pipeline.c each. */
+#ifndef MLSI_PASSES_H
+#define MLSI_PASSES_H
+
+#include "ir/graph/ir.h"
+#include "ir/ops/op_def.h"
+
+typedef struct mlsi_pass_ctx {
+    mlsi_graph *g;
+    mlsi_device *device;
+    const mlsi_backend *backend;
+    mlsi_isa isa_limit;
+    mlsi_numerics numerics;
+} mlsi_pass_ctx;
+
+typedef struct mlsi_pass {
+    const char *name;
+    mlsys_status (*run)(mlsi_pass_ctx *p, int32_t func);
+    bool required; /* cannot be switched off */
+    const char *what;
+} mlsi_pass;
+
+/* The table, in order, ended by name NULL. */
+extern const mlsi_pass mlsi_pipeline[];
+/* Run all passes but those named in off ("cse,fold"; NULL = none) over all functions; verifies after
+ * each one when verify is set. Errors name the pass. */
+mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify);
+
+mlsys_status mlsi_pass_inline(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_simplify(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
+
+/* ---- rewriting (rewrite.c) ------------------------------------------------------------------- */
+
+/* A rewrite rebuilds a function: visit is called for each live node in order and emits what stands in
+ * its place into rw->func (of rw->g), answering the new values of the node's results. */
+typedef struct mlsi_rewrite {
+    mlsi_pass_ctx *pass;
+    mlsi_graph *g;
+    mlsi_func old;   /* the function as it was (by value: g->funcs moves) */
+    int32_t func;    /* the function being built */
+    int32_t *map;    /* old value -> new value, -1 = not built */
+    void *user;
+} mlsi_rewrite;
+
+typedef mlsys_status (*mlsi_visit_fn)(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
+
+mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user);
+/* The node unchanged, over mapped operands. */
+mlsys_status mlsi_rewrite_keep(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
+/* New value of an old operand; -1 stays -1. */
+int32_t mlsi_rewrite_operand(const mlsi_rewrite *rw, const mlsi_node *node, int i);
+/* The node of the new function that defines a new value, or NULL (input, constant). */
+const mlsi_node *mlsi_rewrite_def(const mlsi_rewrite *rw, int32_t new_value);
+/* The constant that a new value is, or NULL. */
+mlsi_tensor *mlsi_rewrite_const(const mlsi_rewrite *rw, int32_t new_value);
+
+/* ---- layout facts (layout_facts.c) -------------------------------------------------------------- */
+
+/* What every run will know about a value's memory: fills operand from type and the flags that view
+ * nodes leave. facts has one entry per value of func. */
+void mlsi_layout_facts(const mlsi_graph *g, int32_t func, mlsi_operand *facts);
+/* One value's facts; those of its operands (lower values) must be filled. */
+void mlsi_layout_facts_of(const mlsi_graph *g, int32_t func, int32_t value, mlsi_operand *facts);
+/* Is this VIEW node a view of its operand, given its facts? */
+bool mlsi_is_view(const mlsi_node *node, const mlsi_operand *source);
+/* First kernel row that takes the node with these facts; NULL = none. */
+const mlsi_kernel *mlsi_choose_kernel(const mlsi_pass_ctx *p, const mlsi_node *node,
+                                      const mlsi_operand *facts, bool all_contiguous);
+
+#endif

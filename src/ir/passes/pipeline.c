@@ -1,0 +1,56 @@
+/* The table of passes. */
+#include "ir/passes/passes.h"
+
+#include <string.h>
+
+const mlsi_pass mlsi_pipeline[] = {
+    {"inline", mlsi_pass_inline, true, "calls become their callee's body"},
+    {"simplify", mlsi_pass_simplify, false, "identities that keep every bit"},
+    {"fold", mlsi_pass_fold, false, "nodes over small constants become constants"},
+    {"cse", mlsi_pass_cse, false, "equal nodes become one"},
+    {"decompose", mlsi_pass_decompose, true, "composites that no kernel claims become primitives"},
+    {"simplify2", mlsi_pass_simplify, false, "simplify, after decompose"},
+    {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
+    {"cse2", mlsi_pass_cse, false, "cse, after decompose"},
+    {"dce", mlsi_pass_dce, false, "nodes nobody reads go"},
+    {"layout", mlsi_pass_layout, true, "copies where a kernel or an output needs contiguous memory"},
+    {NULL, NULL, false, NULL}};
+
+static bool named_in(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *p = list; p && *p;) {
+        const char *end = strchr(p, ',');
+        size_t len = end ? (size_t)(end - p) : strlen(p);
+        if (len == n && !memcmp(p, name, n)) return true;
+        p = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static mlsys_status check_names(const char *off) {
+    for (const char *p = off; p && *p;) {
+        const char *end = strchr(p, ',');
+        size_t len = end ? (size_t)(end - p) : strlen(p);
+        const mlsi_pass *row = mlsi_pipeline;
+        while (row->name && (strlen(row->name) != len || memcmp(row->name, p, len))) row++;
+        if (!row->name)
+            return mlsi_fail(MLSYS_E_NOTFOUND, "compile: passes_off names no pass \"%.*s\"", (int)len, p);
+        if (row->required)
+            return mlsi_fail(MLSYS_E_ARG, "compile: pass \"%s\" cannot be switched off", row->name);
+        p = end ? end + 1 : NULL;
+    }
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
+    MLSI_TRY(check_names(off));
+    for (const mlsi_pass *row = mlsi_pipeline; row->name; row++) {
+        if (named_in(off, row->name)) continue;
+        for (int32_t f = 0; f < p->g->n_funcs; f++) {
+            mlsys_status st = row->run(p, f);
+            if (st == MLSYS_OK && verify) st = mlsi_graph_verify(p->g);
+            if (st != MLSYS_OK) return mlsi_fail_in(st, "compile: pass %s", row->name);
+        }
+    }
+    return MLSYS_OK;
+}

@@ -1,0 +1,95 @@
+#include "ir/passes/passes.h"
+
+#include <string.h>
+
+static void mark_live(const mlsi_func *f, uint8_t *live) {
+    for (int64_t i = 0; i < f->n_outputs; i++) live[f->outputs[i].value] = 1;
+    for (int64_t n = f->n_nodes - 1; n >= 0; n--) {
+        const mlsi_node *node = &f->nodes[n];
+        bool used = false;
+        for (int i = 0; i < node->n_out; i++) used |= live[node->first_out + i];
+        for (int i = 0; used && i < node->n_in; i++)
+            if (node->in[i] >= 0) live[node->in[i]] = 1;
+    }
+}
+
+static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_visit_fn visit) {
+    const mlsi_func *f = &rw->old;
+    int32_t out[MLSI_MAX_OPERANDS];
+    for (int64_t v = 0; v < f->n_values; v++) {
+        const mlsi_value_def *def = &f->values[v];
+        if (def->kind == MLSI_VALUE_INPUT) {
+            MLSI_TRY(mlsi_build_input(rw->g, rw->func, def->name, &def->type, &rw->map[v]));
+            mlsi_func *made = &rw->g->funcs[rw->func];
+            made->donated[made->n_inputs - 1] = f->donated[def->index];
+        } else if (def->kind == MLSI_VALUE_CONST) {
+            if (live[v])
+                MLSI_TRY(mlsi_build_const(rw->g, rw->func, rw->g->consts[def->index], &rw->map[v]));
+        } else if (def->result == 0) {
+            const mlsi_node *node = &f->nodes[def->index];
+            bool used = false;
+            for (int i = 0; i < node->n_out; i++) used |= live[node->first_out + i];
+            if (!used) continue;
+            MLSI_TRY(visit(rw, node, out));
+            for (int i = 0; i < node->n_out; i++) rw->map[node->first_out + i] = out[i];
+        }
+    }
+    for (int64_t i = 0; i < f->n_outputs; i++)
+        MLSI_TRY(mlsi_build_output(rw->g, rw->func, f->outputs[i].name,
+                                   rw->map[f->outputs[i].value]));
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user) {
+    mlsi_graph *g = p->g;
+    uint8_t *live = NULL;
+    mlsi_rewrite rw = {.pass = p, .g = g, .user = user};
+    MLSI_TRY(mlsi_func_add(g, g->funcs[func].name, &rw.func));
+    rw.old = g->funcs[func];
+    mlsys_status st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.map);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &live);
+    if (st == MLSYS_OK) {
+        memset(rw.map, 0xff, sizeof *rw.map * (size_t)(rw.old.n_values + 1));
+        mark_live(&rw.old, live);
+        st = rebuild_values(&rw, live, visit);
+    }
+    if (st == MLSYS_OK) { /* the new body takes the old place; the old one is freed below */
+        mlsi_func made = g->funcs[rw.func];
+        g->funcs[rw.func] = g->funcs[func];
+        g->funcs[func] = made;
+    }
+    mlsi_func *gone = &g->funcs[rw.func];
+    mlsi_mem_free(g->alloc, gone->nodes);
+    mlsi_mem_free(g->alloc, gone->values);
+    mlsi_mem_free(g->alloc, gone->inputs);
+    mlsi_mem_free(g->alloc, gone->donated);
+    mlsi_mem_free(g->alloc, gone->outputs);
+    memset(gone, 0, sizeof *gone);
+    g->n_funcs--;
+    mlsi_mem_free(g->alloc, rw.map);
+    mlsi_mem_free(g->alloc, live);
+    return st;
+}
+
+int32_t mlsi_rewrite_operand(const mlsi_rewrite *rw, const mlsi_node *node, int i) {
+    return i >= node->n_in || node->in[i] < 0 ? -1 : rw->map[node->in[i]];
+}
+
+mlsys_status mlsi_rewrite_keep(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    int32_t in[MLSI_MAX_OPERANDS];
+    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+    return mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out, out);
+}
+
+const mlsi_node *mlsi_rewrite_def(const mlsi_rewrite *rw, int32_t new_value) {
+    if (new_value < 0) return NULL;
+    const mlsi_func *f = &rw->g->funcs[rw->func];
+    const mlsi_value_def *def = &f->values[new_value];
+    return def->kind == MLSI_VALUE_NODE ? &f->nodes[def->index] : NULL;
+}
+
+mlsi_tensor *mlsi_rewrite_const(const mlsi_rewrite *rw, int32_t new_value) {
+    if (new_value < 0) return NULL;
+    const mlsi_value_def *def = &rw->g->funcs[rw->func].values[new_value];
+    return def->kind == MLSI_VALUE_CONST ? rw->g->consts[def->index] : NULL;
+}
