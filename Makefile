@@ -94,7 +94,7 @@ OBJ := $(SRC:src/%.c=$(OUT)/obj/%.o) \
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: all lib shared static cuda tests check check-peer bench examples demo format format-check \
+.PHONY: all lib shared static cuda tests check check-peer check-faults bench examples demo format format-check \
         lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -146,17 +146,20 @@ $(OUT)/mlsys.pc: libmlsys.pc.in include/mlsys/mlsys.h $(OUT)/flags Makefile
 # ---- tests: unit suites link the static library and may look inside --------------------------
 CHECK_CFLAGS := $(shell $(PKG_CONFIG) --cflags check 2>/dev/null)
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
-TEST_DIRS := unit conformance errors oom e2e
-TEST_SRC := $(foreach d,$(TEST_DIRS),$(sort $(wildcard tests/$(d)/check_*.c)))
+TEST_DIRS ?= unit conformance errors oom e2e abi fuzz
+# TESTS="check_layout check_pool" runs those alone.
+TESTS ?=
+pick = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$(t).c %/$(t).sh,$(1))),$(1))
+TEST_SRC := $(call pick,$(foreach d,$(TEST_DIRS),$(sort $(wildcard tests/$(d)/check_*.c))))
 TEST_BIN := $(TEST_SRC:tests/%.c=$(OUT)/tests/%)
 PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/*.c)))
 # A script is a test too: exit 0 passed, 77 skipped, anything else failed.
-TEST_SCRIPTS := $(sort $(wildcard $(addprefix tests/,$(addsuffix /check_*.sh,$(TEST_DIRS) abi golden))))
+TEST_SCRIPTS := $(call pick,$(sort $(wildcard $(TEST_DIRS:%=tests/%/check_*.sh))))
 TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c))
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OUT)/obj/%.o)
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/%.c=$(OUT)/tests/%)
-REPLAY_BIN := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=$(OUT)/tests/fuzz/replay_%)
+REPLAY_BIN := $(if $(TESTS),,$(patsubst tests/fuzz/fuzz_%.c,$(OUT)/tests/fuzz/replay_%,$(filter $(TEST_DIRS:%=tests/%/%),$(FUZZ_SRC))))
 $(OUT)/obj/tests/%.o: tests/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) -Itests $(CHECK_CFLAGS) -c $< -o $@
@@ -178,6 +181,8 @@ check: lib examples tests ## run all tests; ends with "N passed, N failed, N ski
 	@tools/run_checks.sh $(OUT) $(TEST_BIN) $(REPLAY_BIN) $(TEST_SCRIPTS)
 check-peer: lib examples $(PEER_BIN) ## compare with independent implementations (fetches models)
 	@tools/check_peer.sh $(OUT) $(PEER_BIN)
+check-faults: ## plant each listed defect in turn: its test must fail
+	@tests/faults.sh
 fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
 	$(MAKE) CONFIG=fuzz CC=clang fuzz-bins
 	@tools/run_fuzz.sh $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC)
@@ -262,7 +267,7 @@ clean: ## remove $(BUILD)
 help: ## this text
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 	@echo 'Variables: CONFIG=release|debug|asan|ubsan|tsan|cov  CUDA=auto|1|0  WERROR=1  BUILD PREFIX LIBDIR'
-	@echo '  DESTDIR CC CFLAGS LDFLAGS  MODEL PROMPT (demo)  FUZZ_SECONDS (fuzz)'
+	@echo '  DESTDIR CC CFLAGS LDFLAGS  TESTS TEST_DIRS (check)  MODEL PROMPT (demo)  FUZZ_SECONDS (fuzz)'
 
 -include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(PEER_BIN:=.d) $(FUZZ_BIN:=.d) $(TEST_LIB_OBJ:.o=.d) \
   $(BENCH_LIB_OBJ:.o=.d) $(BENCH_BIN:=.d) $(EXAMPLE_BIN:=.d) $(EXAMPLE_OBJ:.o=.d) $(CU_OUT:=.d)
