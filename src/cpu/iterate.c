@@ -22,6 +22,16 @@ mlsi_view mlsi_view_drop(const mlsi_view *v, int axis, int count) {
     return r;
 }
 
+mlsi_view mlsi_view_whole_blocks(const mlsi_view *v) {
+    mlsi_view b = *v;
+    int64_t block = mlsi_dtype_get(v->dtype)->block_elems;
+    if (block == 1 || v->rank == 0) return b;
+    for (int d = 0; d < v->rank - 1; d++)
+        b.strides[d] /= block;
+    b.shape[v->rank - 1] /= block;
+    return b;
+}
+
 /* Insertion sort, stable: larger strides of view 0 first, those of view 1 break ties. */
 static void order_dims(const mlsi_view *b, int n, int *order, int rank) {
     for (int i = 1; i < rank; i++) {
@@ -49,14 +59,18 @@ static bool mergeable(const mlsi_iter *it, int d, const mlsi_view *b, int inner)
 void mlsi_iter_init(mlsi_iter *it, const mlsi_view *const *views, int n) {
     mlsi_view b[MLSI_ITER_VIEWS];
     int order[MLSYS_MAX_DIMS], kept = 0;
+    int64_t sizes[MLSI_ITER_VIEWS];
     *it = (mlsi_iter){.views = n, .count = 1};
     for (int v = 0; v < n; v++) {
-        int64_t size = mlsi_dtype_size(views[v]->dtype);
-        b[v] = mlsi_view_broadcast(views[v], views[0]->rank, views[0]->shape);
+        mlsi_view blocks = mlsi_view_whole_blocks(views[v]);
+        mlsi_view shape = v ? b[0] : blocks;
+        b[v] = mlsi_view_broadcast(&blocks, shape.rank, shape.shape);
         it->base[v] = views[v]->data;
-        for (int d = 0; d < b[v].rank; d++)
-            b[v].strides[d] *= size;
+        sizes[v] = mlsi_dtype_size(views[v]->dtype);
     }
+    for (int v = 0; v < n; v++)
+        for (int d = 0; d < b[v].rank; d++)
+            b[v].strides[d] *= sizes[v];
     for (int d = 0; d < b[0].rank; d++) {
         it->count *= b[0].shape[d];
         if (b[0].shape[d] != 1) order[kept++] = d;

@@ -24,13 +24,15 @@ typedef void (*mlsi_run_fn)(const void *user, char *const *p, const int64_t *str
                             int worker);
 
 /* View 0 gives the shape, the others broadcast to it (aligned right, extent 1 repeats). The order of
- * elements is not kept. Block dtypes are not walked. */
+ * elements is not kept. A block dtype is walked by whole blocks. */
 void mlsi_iter_init(mlsi_iter *it, const mlsi_view *const *views, int n);
 /* Hand out all runs, cut so that a work item has about `grain` elements. */
 void mlsi_iter_run(const mlsi_iter *it, mlsi_pool *pool, int64_t grain, mlsi_run_fn fn,
                    const void *user);
 /* The view without dims [axis, axis + count): its elements are the heads of rows. */
 mlsi_view mlsi_view_drop(const mlsi_view *v, int axis, int count);
+/* A block dtype's view with its last extent and its strides counted in blocks; others unchanged. */
+mlsi_view mlsi_view_whole_blocks(const mlsi_view *v);
 /* v seen as having the given shape (broadcast: extent 1 or a missing leading dim repeats). */
 mlsi_view mlsi_view_broadcast(const mlsi_view *v, int rank, const int64_t *shape);
 

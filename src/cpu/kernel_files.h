@@ -3,3 +3,7 @@
 MLSI_KERNEL_FILE(elementwise_arith)
 MLSI_KERNEL_FILE(elementwise_math)
 MLSI_KERNEL_FILE(rows_norm)
+MLSI_KERNEL_FILE(elementwise_logic)
+MLSI_KERNEL_FILE(cast)
+MLSI_KERNEL_FILE(movement)
+MLSI_KERNEL_FILE(rope)
