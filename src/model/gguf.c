@@ -23,7 +23,7 @@ typedef struct tensor_entry {
 static mlsys_status tensor_bytes(const mlsi_gguf_scan *s, tensor_entry *e) {
     const mlsi_dtype_info *info = mlsi_dtype_get(e->type->dtype);
     uint64_t per_block = (uint64_t)info->block_elems, ne0 = e->rank ? e->ne[0] : 1;
-    uint64_t count = 1, rows = 1, bytes;
+    uint64_t count = 1, bound;
     bool empty = false, fits = true;
     for (uint32_t i = 0; i < e->rank; i++) {
         if (e->ne[i] > INT64_MAX)
@@ -33,7 +33,6 @@ static mlsys_status tensor_bytes(const mlsi_gguf_scan *s, tensor_entry *e) {
         empty = empty || !e->ne[i];
         fits = fits && mlsi_mul_u64(count, n, &count) && count <= INT64_MAX;
         if (mlsi_fault(MLSI_FAULT_GGUF_DIM_PRODUCT)) fits = true;
-        if (i > 0 && fits) rows *= n;
     }
     if (!fits)
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "%u dims product overflows", e->rank);
@@ -41,12 +40,11 @@ static mlsys_status tensor_bytes(const mlsi_gguf_scan *s, tensor_entry *e) {
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
                              "dim 0 is %llu, not a multiple of the %llu elements of a %s block",
                              (unsigned long long)ne0, (unsigned long long)per_block, e->type->name);
-    uint64_t row_blocks = ne0 / per_block;
-    if (!mlsi_mul_u64(row_blocks ? row_blocks : 1, (uint64_t)info->block_bytes, &bytes) ||
-        !mlsi_mul_u64(bytes, rows, &bytes) || bytes > INT64_MAX)
+    /* A block per element is the bound that layouts keep. */
+    if (!mlsi_mul_u64(count, (uint64_t)info->block_bytes, &bound) || bound > INT64_MAX)
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "%u dims of %s: byte size overflows", e->rank,
                              e->type->name);
-    e->bytes = empty ? 0 : bytes;
+    e->bytes = empty ? 0 : count / per_block * (uint64_t)info->block_bytes;
     return MLSYS_OK;
 }
 
@@ -136,7 +134,8 @@ static mlsys_status record_tensor(mlsi_gguf_scan *s, mlsi_gguf *g, mlsi_gguf_ten
     tensor_entry e;
     MLSI_TRY(read_tensor(s, &e));
     uint64_t begin, end, present = g->data_start < g->size ? g->size - g->data_start : 0;
-    if (!mlsi_add_u64(e.offset, e.bytes, &end) || end > present)
+    if ((!mlsi_add_u64(e.offset, e.bytes, &end) || end > present) &&
+        !mlsi_fault(MLSI_FAULT_GGUF_DATA_BOUND))
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
                              "needs %llu bytes at offset %llu of the data, the file has %llu bytes "
                              "of data (truncated)",

@@ -150,7 +150,7 @@ void gguf_put_tensor_raw(gguf_writer *w, const char *name, uint32_t n_dims, uint
 }
 
 static void pad(gguf_bytes *b, uint64_t alignment) {
-    uint64_t over = b->len % alignment;
+    uint64_t over = alignment ? b->len % alignment : 0;
     if (over) gguf_bytes_add(b, NULL, (size_t)(alignment - over));
 }
 
@@ -300,9 +300,10 @@ void gguf_put_everything(gguf_writer *w) {
     gguf_put_array(w, "array.u64", 10, 2, longs);
     gguf_put_array(w, "array.empty", 8, 0, NULL);
     put_nested(w);
-    const uint64_t rows[2] = {256, 3}, odd[4] = {3, 1, 2, 5}, empty[2] = {0, 4};
+    const uint64_t odd[4] = {3, 1, 2, 5}, empty[2] = {0, 4};
     for (int i = 0; i < N_FACTS; i++) {
         char name[32];
+        const uint64_t rows[2] = {facts[i].elems, 3};
         snprintf(name, sizeof name, "blk.0.type%u.weight", facts[i].type);
         gguf_put_random(w, name, facts[i].type, 2, rows, 1, 0.5f);
     }
