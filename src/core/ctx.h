@@ -23,12 +23,19 @@ typedef struct mlsi_ctx {
     struct mlsi_log *log;
     struct mlsi_backend_state *cpu; /* the backend's per-context state */
     _Atomic(mlsi_custom_op *) custom_ops;
-    pthread_mutex_t lock; /* registration only */
+    pthread_mutex_t lock; /* registration and cpu_device; never held over a hook */
     int32_t pid;          /* of the creator; a forked child is refused */
     int32_t isa_limit;    /* config "isa": highest instruction set to use */
     _Atomic uint64_t live_handles;
     _Atomic uint64_t next_serial; /* graphs, storages, programs */
+    struct mlsi_device *cpu_device; /* not pinned: its destroy clears it */
+    int64_t trace_capacity;         /* config "trace_capacity" */
 } mlsi_ctx;
+
+/* hooks may be NULL, else complete (see api). hooks->destroy is not called when this fails. */
+struct mlsi_config;
+mlsys_status mlsi_ctx_create(const struct mlsi_config *config, const mlsys_hooks *hooks,
+                             mlsys_ctx *out);
 
 /* Line of the context's log; formatted only if somebody listens. area e.g. "model". */
 void mlsi_log(mlsi_ctx *ctx, int32_t level, const char *area, const char *format, ...)
@@ -59,6 +66,15 @@ typedef struct mlsi_config {
     mlsi_config_entry *entries;
     int64_t count, cap;
 } mlsi_config;
+
+mlsys_status mlsi_config_create(mlsys_config *out);
+/* Set or replace key; value gives type and content, its key is not looked at. Texts are copied. */
+mlsys_status mlsi_config_set(mlsi_config *c, const char *key, const mlsi_config_entry *value);
+/* A new config with the same entries; from may be NULL. */
+mlsys_status mlsi_config_copy(const mlsi_config *from, mlsys_config *out);
+/* A scope's table as mlsys_config_keys shows it, one line a key. */
+void mlsi_config_keys_text(const mlsi_config_key *keys, int n_keys, mlsi_text *out);
+const mlsi_config_key *mlsi_ctx_config_keys(int *n);
 
 /* NULL config = empty. Keys outside the table, wrong types and values out of bounds are errors that
  * name scope, key and value. */

@@ -33,8 +33,19 @@ void mlsi_unpin(void *object); /* NULL accepted */
 void mlsi_unpin_exclusive(void *object);
 /* One more pin on an object that the caller already has pinned (parents kept by children). */
 void mlsi_repin(void *object);
-/* A new user reference to a pinned object, as a handle. */
+/* Repin an object that may be dying: false when it has no user and no pin left. Its memory must be
+ * kept from being freed by the caller (a lock that its destroy takes). */
+bool mlsi_try_repin(void *object);
+/* A new user reference to a pinned object, as a handle; NULL with the error set after 2^24. */
 void *mlsi_handle_of(void *object);
+
+/* Was the object made by this process, not by a parent before a fork? */
+bool mlsi_handle_is_local(const void *object);
+
+/* User references of a handle of any kind. Release works in a forked child too. */
+mlsys_status mlsi_handle_retain(void *handle, const char *what);
+mlsys_status mlsi_handle_release(void *handle, const char *what);
+mlsys_status mlsi_handle_kind(void *handle, const char *what, mlsys_kind *out);
 
 uint64_t mlsi_handle_live(const struct mlsi_ctx *ctx);
 

@@ -16,6 +16,9 @@ typedef struct mlsi_layout {
 /* Check rank, extents, and that elements and bytes fit int64; fill row-major strides, offset 0. */
 mlsys_status mlsi_layout_row_major(mlsi_layout *l, mlsys_dtype dtype, int32_t rank,
                                    const int64_t *shape);
+/* Every rule of a layout: rank, extents, counts and addresses that fit int64, and for block dtypes a
+ * last stride of 1, a last extent of whole blocks, and offset and strides in whole blocks. */
+mlsys_status mlsi_layout_validate(const mlsi_layout *l);
 /* Elements (checked at construction, so this cannot overflow). */
 int64_t mlsi_layout_count(const mlsi_layout *l);
 /* Bytes of a dense copy. */
@@ -24,7 +27,8 @@ uint64_t mlsi_layout_bytes(const mlsi_layout *l);
 mlsys_status mlsi_layout_bounds(const mlsi_layout *l, int64_t *low, int64_t *high);
 /* Row-major and gapless from its offset (size-1 and empty dims have any stride). */
 bool mlsi_layout_contiguous(const mlsi_layout *l);
-/* Do two distinct indices reach the same element? Exact. */
+/* Do two distinct indices reach the same element? Exact, see layout_overlap.c; true without proof
+ * only where 2^20 steps of search did not settle it. */
 bool mlsi_layout_self_overlaps(const mlsi_layout *l);
 
 mlsys_status mlsi_layout_permute(const mlsi_layout *l, const int32_t *perm, mlsi_layout *out);

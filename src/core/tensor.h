@@ -11,6 +11,9 @@ typedef struct mlsi_device {
     int32_t index;
 } mlsi_device;
 
+/* A new reference to the context's only device object of this type and index. */
+mlsys_status mlsi_device_get(mlsi_ctx *ctx, mlsys_devtype type, int32_t index, mlsys_device *out);
+
 /* Scratch memory of a stream: one arena that programs plan into. */
 typedef struct mlsi_stream {
     mlsi_object object;
@@ -21,6 +24,8 @@ typedef struct mlsi_stream {
     void *plan_cache;    /* owned by run/, freed through plan_free */
     void (*plan_free)(mlsi_alloc *a, void *plan_cache);
 } mlsi_stream;
+
+mlsys_status mlsi_stream_create(mlsi_device *device, const mlsi_config *config, mlsys_stream *out);
 
 /* Reference-counted memory. */
 typedef struct mlsi_storage {

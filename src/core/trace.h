@@ -8,6 +8,8 @@ typedef struct mlsi_trace mlsi_trace;
 
 mlsys_status mlsi_trace_create(mlsi_alloc *a, int64_t capacity, mlsi_trace **out);
 void mlsi_trace_destroy(mlsi_trace *t);
+/* Forget all events and keep the next `capacity` ones (0 = none). */
+mlsys_status mlsi_trace_reserve(mlsi_trace *t, int64_t capacity);
 void mlsi_trace_enable(mlsi_trace *t, bool on);
 bool mlsi_trace_enabled(const mlsi_trace *t); /* cheap; false for NULL */
 /* Record [t0, t1] in nanoseconds of mlsi_now_ns on a lane ("op", "kernel", "memory"). name is copied
