@@ -15,5 +15,8 @@ while read -r doc; do
         [ -e "$path" ] || { echo "docs: $doc: no such file in the tree: $path" >&2; status=1; }
     done
 done <"$list"
+# The program of the README is the one that is compiled and run.
+sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' | cmp -s - examples/readme.c ||
+    { echo "docs: the program in README.md is not examples/readme.c" >&2; status=1; }
 [ $status = 0 ] && echo "docs: links and paths of $(wc -l <"$list") pages resolve"
 exit $status
