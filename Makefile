@@ -231,7 +231,7 @@ format: ## rewrite C, C++ and CUDA sources by .clang-format
 	$(CLANG_FORMAT) -i $(FORMAT_SRC)
 format-check:
 	@$(CLANG_FORMAT) --dry-run -Werror $(FORMAT_SRC) && echo "format-check: $(words $(FORMAT_SRC)) files"
-lint: shared $(OUT)/tools/check_ops ## layers, symbols, sizes, op rules, docs, generated files, static analysis
+lint: shared $(OUT)/tools/check_ops $(OUT)/tools/gen_op_docs ## layers, symbols, sizes, op rules, docs, generated files, static analysis
 	@tools/lint.sh $(OUT)
 symbols: shared ## exported symbols = header = version script = docs/abi/symbols.txt
 	@tools/check_symbols.sh $(OUT)
@@ -240,7 +240,7 @@ $(OUT)/tools/check_ops: tools/check_ops.c $(LIB_STATIC)
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
 docs: $(OUT)/tools/gen_op_docs ## regenerate docs/ops/ from the op table
-	$(OUT)/tools/gen_op_docs docs/ops
+	@mkdir -p docs/ops && $(OUT)/tools/gen_op_docs docs/ops
 $(OUT)/tools/%: tools/%.c $(LIB_SHARED) $(OUT)/flags
 	@mkdir -p $(@D)
 	$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)

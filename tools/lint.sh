@@ -10,6 +10,7 @@ step tools/check_layers.sh
 step tools/check_sizes.sh
 step tools/check_symbols.sh "$out"
 step tools/check_ops.sh "$out"
+step "$out/tools/gen_op_docs" docs/ops --check
 step tools/check_docs.sh
 if command -v "${PYTHON:-python3}" >/dev/null; then
     step "${PYTHON:-python3}" tools/gen_bindings.py --check
