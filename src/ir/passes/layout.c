@@ -8,23 +8,22 @@
 #include <string.h>
 
 typedef struct layout_state {
-    mlsi_operand *facts; /* of the new function's values */
-    int64_t cap;
+    mlsi_operand *facts; /* of the new function's first `done` values */
+    int64_t cap, done;
 } layout_state;
 
-static mlsys_status refresh(mlsi_rewrite *rw, int64_t from) {
+static mlsys_status refresh(mlsi_rewrite *rw) {
     layout_state *s = rw->user;
     const mlsi_func *f = &rw->g->funcs[rw->func];
     MLSI_TRY(MLSI_GROW(rw->g->alloc, &s->facts, &s->cap, f->n_values));
-    for (int64_t v = from; v < f->n_values; v++)
-        mlsi_layout_facts_of(rw->g, rw->func, (int32_t)v, s->facts);
+    for (; s->done < f->n_values; s->done++)
+        mlsi_layout_facts_of(rw->g, rw->func, (int32_t)s->done, s->facts);
     return MLSYS_OK;
 }
 
 static mlsys_status add_copy(mlsi_rewrite *rw, int32_t value, int32_t *out) {
-    int64_t from = rw->g->funcs[rw->func].n_values;
     MLSI_TRY(mlsi_build_node(rw->g, rw->func, MLSI_OP_COPY, NULL, 1, &value, 1, out));
-    return refresh(rw, from);
+    return refresh(rw);
 }
 
 /* The node as it would stand in the new function, with facts of its results appended for the query. */
@@ -65,18 +64,19 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     layout_state *s = rw->user;
     int32_t in[MLSI_MAX_OPERANDS];
     bool wants = false;
-    MLSI_TRY(refresh(rw, 0 /* inputs and constants may have come since */));
+    MLSI_TRY(refresh(rw)); /* inputs and constants may have come since */
     for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
     if (node->op == MLSI_OP_RESHAPE)
         wants = !s->facts[in[0]].contiguous;
+    else if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE)
+        wants = true; /* a function's inputs are contiguous */
     else if (!(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW) && node->op != MLSI_OP_COPY)
         MLSI_TRY(wants_contiguous(rw, node, in, &wants));
     for (int i = 0; wants && i < node->n_in; i++)
         if (in[i] >= 0 && !s->facts[in[i]].contiguous) MLSI_TRY(add_copy(rw, in[i], &in[i]));
-    int64_t from = rw->g->funcs[rw->func].n_values;
     MLSI_TRY(mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out,
                              out));
-    return refresh(rw, from);
+    return refresh(rw);
 }
 
 /* After the rewrite: give outputs memory of their own. */
@@ -97,7 +97,7 @@ static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func) {
 }
 
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func) {
-    layout_state s = {NULL, 0};
+    layout_state s = {NULL, 0, 0};
     mlsys_status st = mlsi_rewrite_run(p, func, visit, &s);
     mlsi_mem_free(p->g->alloc, s.facts);
     if (st == MLSYS_OK) st = own_outputs(p, func);

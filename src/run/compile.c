@@ -1,0 +1,113 @@
+/* compile: copy the graph, run the passes, lower. */
+#include "run/program.h"
+
+#include <string.h>
+
+static const mlsi_config_key keys[] = {
+    {"numerics", 's', "stable", 0, 0, "exact, stable or fast (docs/numerics.md)"},
+    {"plan", 'i', "1", 0, 1, "0 gives every buffer memory of its own"},
+    {"passes_off", 's', "", 0, 0, "comma-separated optional passes to leave out"},
+    {"verify", 'i', "0", 0, 1, "1 verifies the graph after every pass"},
+    {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"}};
+
+const mlsi_config_key *mlsi_compile_config_keys(int *n) {
+    *n = (int)(sizeof keys / sizeof keys[0]);
+    return keys;
+}
+
+static int index_of(const char *const *names, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], name)) return i;
+    return -1;
+}
+
+mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
+                                       mlsi_compile_options *o) {
+    static const char *const modes[] = {"exact", "stable", "fast"};
+    static const char *const isas[] = {"portable", "avx2", "avx512", "auto"};
+    int n;
+    const mlsi_config_key *table = mlsi_compile_config_keys(&n);
+    MLSI_TRY(mlsi_config_check(c, "compile", table, n));
+    const char *mode = mlsi_config_str(c, "numerics", "stable");
+    const char *isa = mlsi_config_str(c, "isa", "auto");
+    int m = index_of(modes, 3, mode), i = index_of(isas, 4, isa);
+    if (m < 0)
+        return mlsi_fail(MLSYS_E_ARG, "compile: numerics \"%s\" is not exact, stable or fast", mode);
+    if (i < 0)
+        return mlsi_fail(MLSYS_E_ARG, "compile: isa \"%s\" is not auto, portable, avx2 or avx512", isa);
+    o->numerics = (mlsi_numerics)(m + MLSI_EXACT);
+    o->isa_limit = i < ctx->isa_limit ? (mlsi_isa)i : (mlsi_isa)ctx->isa_limit;
+    o->plan_reuse = mlsi_config_i64(c, "plan", 1) != 0;
+    o->verify = mlsi_config_i64(c, "verify", 0) != 0;
+    o->passes_off = mlsi_config_str(c, "passes_off", "");
+    return MLSYS_OK;
+}
+
+void mlsi_program_free(mlsi_program *p) {
+    mlsi_alloc *a = p->graph.alloc;
+    for (int64_t i = 0; i < p->n_routines; i++) {
+        mlsi_mem_free(a, p->routines[i].steps);
+        mlsi_mem_free(a, p->routines[i].slots);
+        mlsi_mem_free(a, p->routines[i].slot_of);
+        mlsi_mem_free(a, p->routines[i].alias_input);
+    }
+    for (int64_t i = 0; i < p->n_packs; i++) mlsi_mem_free(a, p->packs[i].data);
+    mlsi_mem_free(a, p->routines);
+    mlsi_mem_free(a, p->packs);
+    mlsi_graph_free(&p->graph);
+    mlsi_unpin(p->device);
+}
+
+static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compile_options *o) {
+    int32_t func;
+    mlsi_pass_ctx pass = {&p->graph, p->device, p->backend, p->isa_limit, p->numerics};
+    MLSI_TRY(mlsi_graph_verify(g));
+    /* The copy's main is the imported function, so that it is function 0 of its own graph. */
+    p->graph.n_funcs = 0;
+    MLSI_TRY(mlsi_graph_import(&p->graph, g, 0, &func));
+    if (p->graph.funcs[func].n_inputs > MLSI_MAX_ARGS ||
+        p->graph.funcs[func].n_outputs > MLSI_MAX_ARGS)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: more than %d inputs or outputs",
+                         MLSI_MAX_ARGS);
+    MLSI_TRY(mlsi_passes_run(&pass, o->passes_off, o->verify));
+    return mlsi_lower(p);
+}
+
+mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device *device,
+                               const mlsi_compile_options *o) {
+    memset(p, 0, sizeof *p);
+    if (device->type != MLSYS_CPU)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: device type %d has no backend", device->type);
+    MLSI_TRY(mlsi_graph_init(&p->graph, g->ctx));
+    p->device = device;
+    mlsi_repin(device);
+    p->serial = atomic_fetch_add(&g->ctx->next_serial, 1) + 1;
+    p->numerics = o->numerics;
+    p->plan_reuse = o->plan_reuse;
+    p->backend = &mlsi_cpu_backend;
+    p->isa_limit = o->isa_limit;
+    mlsys_status st = build(p, g, o);
+    if (st != MLSYS_OK) mlsi_program_free(p);
+    return st;
+}
+
+static void destroy(mlsi_object *self) {
+    mlsi_program *p = (mlsi_program *)self;
+    mlsi_alloc *a = p->graph.alloc;
+    mlsi_program_free(p);
+    mlsi_mem_free(a, p);
+}
+
+mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
+                                 const mlsi_compile_options *o, mlsys_program *out) {
+    mlsi_program *p;
+    *out = NULL;
+    MLSI_TRY(MLSI_NEW(g->alloc, &p));
+    mlsys_status st = mlsi_program_init(p, g, device, o);
+    if (st == MLSYS_OK) {
+        st = mlsi_handle_create(&p->object, MLSYS_KIND_PROGRAM, g->ctx, destroy, out);
+        if (st != MLSYS_OK) mlsi_program_free(p);
+    }
+    if (st != MLSYS_OK) mlsi_mem_free(g->alloc, p);
+    return st;
+}

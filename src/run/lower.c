@@ -1,0 +1,187 @@
+/* From a function after the passes to a routine: steps, slots, kernels, packs. */
+#include "run/program.h"
+
+#include <string.h>
+
+typedef struct lowering {
+    mlsi_program *p;
+    mlsi_routine *r;
+    const mlsi_func *f;
+    mlsi_operand *facts;
+    int32_t *output_of; /* per value: output number or -1 */
+    mlsi_pass_ctx pass;
+} lowering;
+
+static bool is_view_node(const lowering *lo, const mlsi_node *node) {
+    return (mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW) != 0 &&
+           mlsi_is_view(node, &lo->facts[node->in[0]]);
+}
+
+static mlsys_status add_slot(lowering *lo, mlsi_slot_kind kind, int32_t index, int32_t value,
+                             int32_t step) {
+    mlsi_routine *r = lo->r;
+    MLSI_TRY(MLSI_GROW(lo->p->graph.alloc, &r->slots, &r->cap_slots, r->n_slots + 1));
+    r->slots[r->n_slots] = (mlsi_slot){kind, index, value, step, step};
+    r->slot_of[value] = (int32_t)r->n_slots++;
+    return MLSYS_OK;
+}
+
+static void touch(mlsi_routine *r, int32_t value, int32_t step) {
+    mlsi_slot *s = &r->slots[r->slot_of[value]];
+    if (s->last < step) s->last = step;
+}
+
+static mlsys_status find_pack(mlsi_program *p, const mlsi_node *node, const mlsi_func *f,
+                              const mlsi_kernel *k, int32_t *out) {
+    *out = -1;
+    if (!k || !k->pack) return MLSYS_OK;
+    int32_t v = node->in[k->pack_input];
+    if (v < 0 || f->values[v].kind != MLSI_VALUE_CONST) return MLSYS_OK;
+    int32_t c = f->values[v].index;
+    for (int64_t i = 0; i < p->n_packs; i++)
+        if (p->packs[i].constant == c && p->packs[i].kernel->pack == k->pack)
+            return *out = (int32_t)i, MLSYS_OK;
+    mlsi_view view = mlsi_tensor_view_of(p->graph.consts[c]);
+    mlsi_pack pack = {.constant = c, .kernel = k, .bytes = k->pack_bytes(&view, node->attrs)};
+    MLSI_TRY(MLSI_GROW(p->graph.alloc, &p->packs, &p->cap_packs, p->n_packs + 1));
+    MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, pack.bytes, &pack.data));
+    k->pack(&view, node->attrs, pack.data, p->graph.ctx->pool);
+    *out = (int32_t)p->n_packs;
+    p->packs[p->n_packs++] = pack;
+    return MLSYS_OK;
+}
+
+static mlsys_status add_step(lowering *lo, int32_t n) {
+    const mlsi_node *node = &lo->f->nodes[n];
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    mlsi_routine *r = lo->r;
+    mlsi_step s = {.op = node->op, .node = n, .first_operand = (int32_t)r->n_operands};
+    if (!(def->traits & MLSI_TRAIT_CONTROL))
+        s.kernel = mlsi_choose_kernel(&lo->pass, node, lo->facts, false);
+    if (!s.kernel && !def->ref && !(def->traits & MLSI_TRAIT_CONTROL))
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: %s has no kernel for these operands",
+                         mlsi_op_name(node->op));
+    MLSI_TRY(find_pack(lo->p, node, lo->f, s.kernel, &s.pack));
+    MLSI_TRY(MLSI_GROW(lo->p->graph.alloc, &r->steps, &r->cap_steps, r->n_steps + 1));
+    r->n_operands += node->n_in + node->n_out;
+    r->steps[r->n_steps++] = s;
+    return MLSYS_OK;
+}
+
+/* Uses of slots, found before results are placed: the last step that reads each value's slot. */
+static void mark_uses(lowering *lo) {
+    mlsi_routine *r = lo->r;
+    for (int32_t i = 0; i < r->n_steps; i++) {
+        const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
+        for (int k = 0; k < node->n_in; k++)
+            if (node->in[k] >= 0) touch(r, node->in[k], i);
+    }
+    for (int64_t s = 0; s < r->n_slots; s++)
+        if (r->slots[s].kind == MLSI_SLOT_OUTPUT) r->slots[s].last = (int32_t)r->n_steps;
+}
+
+/* The whole slot, contiguous: the slot's own value, or reshapes of it. */
+static bool covers_slot(const lowering *lo, int32_t v) {
+    for (;;) {
+        const mlsi_value_def *def = &lo->f->values[v];
+        if (lo->r->slots[lo->r->slot_of[v]].value == v) return lo->facts[v].contiguous;
+        if (def->kind != MLSI_VALUE_NODE) return false;
+        const mlsi_node *node = &lo->f->nodes[def->index];
+        if (node->op != MLSI_OP_RESHAPE) return false;
+        v = node->in[0];
+    }
+}
+
+/* May result 0 of step i live in operand k's memory? Nobody may read that memory afterwards, and the
+ * step itself may read it only through that operand. */
+static bool may_share(const lowering *lo, int32_t i, int k) {
+    const mlsi_routine *r = lo->r;
+    const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
+    int32_t v = node->in[k];
+    if (v < 0 || !mlsi_type_equal(&lo->f->values[v].type, &lo->f->values[node->first_out].type))
+        return false;
+    const mlsi_slot *s = &r->slots[r->slot_of[v]];
+    bool donated = s->kind == MLSI_SLOT_INPUT && lo->r->func == 0 && lo->f->donated[s->index];
+    if (s->last != i || !(s->kind == MLSI_SLOT_SCRATCH || donated) || !covers_slot(lo, v))
+        return false;
+    for (int j = 0; j < node->n_in; j++)
+        if (j != k && node->in[j] >= 0 && r->slot_of[node->in[j]] == r->slot_of[v]) return false;
+    return true;
+}
+
+/* Give result 0 of step i the memory of an operand when that is proved safe. */
+static void share_in_place(lowering *lo, int32_t i) {
+    mlsi_routine *r = lo->r;
+    const mlsi_kernel *kernel = r->steps[i].kernel;
+    const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
+    if (!kernel || !kernel->in_place || !lo->p->plan_reuse || node->n_out != 1) return;
+    int32_t out_slot = r->slot_of[node->first_out];
+    for (int k = 0; k < node->n_in && k < 32; k++) {
+        if (!(kernel->in_place >> k & 1) || !may_share(lo, i, k)) continue;
+        mlsi_slot *to = &r->slots[r->slot_of[node->in[k]]], *from = &r->slots[out_slot];
+        if (from->kind == MLSI_SLOT_OUTPUT && to->kind == MLSI_SLOT_INPUT)
+            r->alias_input[from->index] = to->index;
+        else if (from->kind == MLSI_SLOT_OUTPUT)
+            to->kind = MLSI_SLOT_OUTPUT, to->index = from->index;
+        if (to->last < from->last) to->last = from->last;
+        int32_t keep = r->slot_of[node->in[k]];
+        for (int64_t v = 0; v < lo->f->n_values; v++)
+            if (r->slot_of[v] == out_slot) r->slot_of[v] = keep;
+        from->last = from->first - 1; /* unused from now on */
+        from->value = -1;
+        return;
+    }
+}
+
+static mlsys_status place_values(lowering *lo) {
+    const mlsi_func *f = lo->f;
+    mlsi_routine *r = lo->r;
+    for (int32_t v = 0; v < f->n_values; v++) {
+        const mlsi_value_def *def = &f->values[v];
+        if (def->kind == MLSI_VALUE_INPUT) {
+            MLSI_TRY(add_slot(lo, MLSI_SLOT_INPUT, def->index, v, 0));
+        } else if (def->kind == MLSI_VALUE_CONST) {
+            MLSI_TRY(add_slot(lo, MLSI_SLOT_CONST, def->index, v, 0));
+        } else if (is_view_node(lo, &f->nodes[def->index])) {
+            r->slot_of[v] = r->slot_of[f->nodes[def->index].in[0]];
+        } else {
+            if (def->result == 0) MLSI_TRY(add_step(lo, def->index));
+            bool output = lo->output_of[v] >= 0;
+            MLSI_TRY(add_slot(lo, output ? MLSI_SLOT_OUTPUT : MLSI_SLOT_SCRATCH,
+                              output ? lo->output_of[v] : 0, v, (int32_t)r->n_steps - 1));
+        }
+    }
+    return MLSYS_OK;
+}
+
+static mlsys_status lower_func(mlsi_program *p, int32_t func) {
+    mlsi_alloc *a = p->graph.alloc;
+    lowering lo = {.p = p, .r = &p->routines[func], .f = &p->graph.funcs[func]};
+    lo.pass = (mlsi_pass_ctx){&p->graph, p->device, p->backend, p->isa_limit, p->numerics};
+    lo.r->func = func;
+    mlsys_status st = MLSI_NEW_N(a, lo.f->n_values + 1, &lo.facts);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(a, lo.f->n_values + 1, &lo.output_of);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(a, lo.f->n_values + 1, &lo.r->slot_of);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(a, lo.f->n_outputs + 1, &lo.r->alias_input);
+    if (st == MLSYS_OK) {
+        memset(lo.output_of, 0xff, sizeof *lo.output_of * (size_t)(lo.f->n_values + 1));
+        memset(lo.r->alias_input, 0xff, sizeof *lo.r->alias_input * (size_t)(lo.f->n_outputs + 1));
+        for (int32_t i = 0; i < lo.f->n_outputs; i++) lo.output_of[lo.f->outputs[i].value] = i;
+        mlsi_layout_facts(&p->graph, func, lo.facts);
+        st = place_values(&lo);
+    }
+    if (st == MLSYS_OK) {
+        mark_uses(&lo);
+        for (int32_t i = 0; i < lo.r->n_steps; i++) share_in_place(&lo, i);
+    }
+    mlsi_mem_free(a, lo.facts);
+    mlsi_mem_free(a, lo.output_of);
+    return st;
+}
+
+mlsys_status mlsi_lower(mlsi_program *p) {
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
+    p->n_routines = p->graph.n_funcs;
+    for (int32_t f = 0; f < p->n_routines; f++) MLSI_TRY(lower_func(p, f));
+    return MLSYS_OK;
+}

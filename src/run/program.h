@@ -1,0 +1,155 @@
+/* A program: what compiling a graph makes. Immutable and re-entrant; what changes from run to run is in
+ * the mlsi_bound that a stream keeps for it.
+ *
+ * Each function of the graph becomes a routine: its nodes that do work become steps, its values get
+ * slots (memory) and, for view nodes, layouts over another value's slot. A binding of the symbols
+ * fixes all extents; the plan then gives each scratch slot and each kernel's work memory an offset
+ * in one arena, whose size is the exact scratch of a run. */
+#ifndef MLSI_PROGRAM_H
+#define MLSI_PROGRAM_H
+
+#include "core/tensor.h"
+#include "ir/ops/op_def.h"
+#include "ir/passes/passes.h"
+
+enum { MLSI_MAX_ARGS = 1024 }; /* inputs or outputs of a program */
+
+typedef enum mlsi_slot_kind {
+    MLSI_SLOT_INPUT = 1, /* a run's input tensor */
+    MLSI_SLOT_CONST,     /* a constant of the program */
+    MLSI_SLOT_SCRATCH,   /* planned into the arena */
+    MLSI_SLOT_OUTPUT     /* a run's output tensor */
+} mlsi_slot_kind;
+
+typedef struct mlsi_slot {
+    mlsi_slot_kind kind;
+    int32_t index;       /* input, constant or output number */
+    int32_t value;       /* a value whose type is the slot's */
+    int32_t first, last; /* steps that touch it */
+} mlsi_slot;
+
+typedef struct mlsi_step {
+    mlsi_op op;
+    const mlsi_kernel *kernel; /* NULL: the reference, or control flow */
+    int32_t node;
+    int32_t pack;              /* index into packs, -1 = none */
+    int32_t first_operand;     /* inputs then outputs, in the bound's operand array */
+} mlsi_step;
+
+typedef struct mlsi_routine {
+    int32_t func;
+    mlsi_step *steps;
+    int64_t n_steps, cap_steps;
+    int32_t *slot_of;   /* per value */
+    mlsi_slot *slots;
+    int64_t n_slots, cap_slots;
+    int64_t n_operands;
+    int32_t *alias_input; /* per output: the donated input whose memory it is, or -1 */
+} mlsi_routine;
+
+typedef struct mlsi_pack {
+    int32_t constant;
+    const mlsi_kernel *kernel;
+    void *data;
+    uint64_t bytes;
+} mlsi_pack;
+
+typedef struct mlsi_program {
+    mlsi_object object;
+    mlsi_device *device; /* pinned */
+    uint64_t serial;
+    mlsi_graph graph; /* after the passes */
+    mlsi_numerics numerics;
+    bool plan_reuse;  /* false: no two buffers share memory */
+    const mlsi_backend *backend;
+    mlsi_isa isa_limit;
+    mlsi_routine *routines; /* one per function */
+    int64_t n_routines;
+    mlsi_pack *packs;
+    int64_t n_packs, cap_packs;
+} mlsi_program;
+
+/* plan.c */
+typedef struct mlsi_interval {
+    uint64_t bytes;      /* a multiple of MLSI_PLAN_ALIGN */
+    int32_t first, last; /* steps, inclusive */
+    uint64_t offset;     /* result */
+} mlsi_interval;
+enum { MLSI_PLAN_ALIGN = 64 };
+/* Offsets such that intervals that overlap in time do not overlap in memory; the total. order is scratch
+ * for n entries. reuse false gives every interval memory of its own. */
+uint64_t mlsi_plan(mlsi_interval *items, int32_t *order, int64_t n, bool reuse);
+
+/* One routine under one binding. */
+typedef struct mlsi_bound_routine {
+    mlsi_view *operands;     /* of all steps; data patched at each run */
+    int32_t *operand_slot;   /* -1 = absent */
+    int64_t *operand_offset; /* bytes from the slot's start */
+    uint64_t *slot_bytes, *slot_offset;
+    uint64_t *work_bytes, *work_offset; /* per step */
+    char *attrs;             /* resolved attribute structs, at attr_offset per step */
+    uint64_t *attr_offset;
+    char **base;             /* per slot, set at each run */
+    mlsi_layout *layouts;    /* per value */
+    uint64_t arena_bytes;
+    uint64_t unshared_bytes; /* sum of all planned memory: what no reuse would need */
+} mlsi_bound_routine;
+
+typedef struct mlsi_bound {
+    struct mlsi_bound *next;
+    uint64_t serial; /* of the program */
+    const mlsi_program *program;
+    int64_t *binding, *wanted;
+    bool valid;
+    mlsi_bound_routine *routines;
+    int64_t n_routines;
+    mlsi_interval *scratch; /* for planning: as many as the largest routine has slots and steps */
+    int32_t *order;
+} mlsi_bound;
+
+/* compile.c */
+typedef struct mlsi_compile_options {
+    mlsi_numerics numerics;
+    bool plan_reuse, verify;
+    const char *passes_off;
+    mlsi_isa isa_limit;
+} mlsi_compile_options;
+const mlsi_config_key *mlsi_compile_config_keys(int *n);
+mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c, mlsi_compile_options *o);
+mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device *device,
+                               const mlsi_compile_options *o);
+void mlsi_program_free(mlsi_program *p); /* members only */
+/* As an object with a handle. */
+mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
+                                 const mlsi_compile_options *o, mlsys_program *out);
+
+/* lower.c */
+mlsys_status mlsi_lower(mlsi_program *p);
+
+/* bound.c: facts of a binding; no memory is allocated by rebinding. */
+mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out);
+void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b);
+/* Make b hold binding b->wanted. */
+mlsys_status mlsi_bound_bind(mlsi_bound *b);
+/* The stream's bound of p (created when missing). */
+mlsys_status mlsi_bound_get(const mlsi_program *p, mlsi_stream *s, mlsi_bound **out);
+/* Symbols by name, the others at their maximum. */
+mlsys_status mlsi_bound_names(mlsi_bound *b, int n, const char *const *names, const int64_t *values);
+
+/* exec.c */
+mlsys_status mlsi_stream_reserve(mlsi_stream *s, uint64_t bytes);
+/* out: tensors, NULL entries are made. */
+mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
+                               mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
+/* Run a custom op on views. */
+mlsys_status mlsi_custom_run(const mlsi_custom_use *use, mlsi_stream *s, const mlsi_kernel_args *a);
+/* Work memory of an if or while node: its routines' arenas, and the carried values of the next turn. */
+uint64_t mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
+                                 const mlsi_view *operands);
+
+/* dump.c */
+mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_text *out);
+void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine, int64_t step,
+                    mlsi_op_cost *out);
+
+#endif
