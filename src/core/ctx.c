@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 1024 };
+enum { THREADS_MAX = 1024, TRACE_EVENTS_DEFAULT = 65536, TRACE_EVENTS_MAX = 1 << 24 };
 
 static const mlsi_config_key ctx_keys[] = {
     {"threads", 'i', "all processors", 1, THREADS_MAX,
@@ -17,13 +17,22 @@ static const mlsi_config_key ctx_keys[] = {
      "highest instruction set to use: auto, portable, avx2, avx512; never changes exact results"},
     {"log_level", 'i', "2", 0, MLSYS_LOG_DEBUG,
      "0 nothing, 1 errors, 2 warnings, 3 information, 4 debugging"},
-    {"trace_capacity", 'i', "65536", 1, 1 << 24,
+    {"trace_capacity", 'i', "65536", 1, TRACE_EVENTS_MAX,
      "events kept by profile_start when its config does not say"},
 };
 
 const mlsi_config_key *mlsi_ctx_config_keys(int *n) {
     *n = (int)(sizeof ctx_keys / sizeof ctx_keys[0]);
     return ctx_keys;
+}
+
+const mlsi_config_key *mlsi_profile_config_keys(int *n) {
+    static const mlsi_config_key keys[] = {
+        {"capacity", 'i', "trace_capacity of the ctx", 1, TRACE_EVENTS_MAX,
+         "events kept; older ones are dropped"},
+    };
+    *n = (int)(sizeof keys / sizeof keys[0]);
+    return keys;
 }
 
 static int usable_processors(void) {
@@ -101,7 +110,7 @@ mlsys_status mlsi_ctx_create(const mlsi_config *config, const mlsys_hooks *hooks
     MLSI_TRY(ctx_alloc(hooks, &ctx));
     ctx->pid = (int32_t)getpid();
     ctx->isa_limit = isa_limit;
-    ctx->trace_capacity = mlsi_config_i64(config, "trace_capacity", 65536);
+    ctx->trace_capacity = mlsi_config_i64(config, "trace_capacity", TRACE_EVENTS_DEFAULT);
     pthread_mutex_init(&ctx->lock, NULL);
     mlsys_status st;
     MLSI_TRY_GOTO(fail, st, mlsi_log_create(&ctx->alloc, level, &ctx->log));

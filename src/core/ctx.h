@@ -75,6 +75,7 @@ mlsys_status mlsi_config_copy(const mlsi_config *from, mlsys_config *out);
 /* A scope's table as mlsys_config_keys shows it, one line a key. */
 void mlsi_config_keys_text(const mlsi_config_key *keys, int n_keys, mlsi_text *out);
 const mlsi_config_key *mlsi_ctx_config_keys(int *n);
+const mlsi_config_key *mlsi_profile_config_keys(int *n);
 
 /* NULL config = empty. Keys outside the table, wrong types and values out of bounds are errors that
  * name scope, key and value. */

@@ -32,6 +32,12 @@ static inline bool mlsi_dtype_is_block(mlsys_dtype t) { return t >= MLSYS_Q4_0; 
 /* Bytes of one element of a plain dtype. */
 static inline int mlsi_dtype_size(mlsys_dtype t) { return mlsi_dtype_get(t)->block_bytes; }
 
+/* Alignment that memory of the dtype must have: the element's size, 2 for blocks (f16 scales; a
+ * q6_k block has one too). */
+static inline int mlsi_dtype_align(mlsys_dtype t) {
+    return mlsi_dtype_is_block(t) ? 2 : mlsi_dtype_size(t);
+}
+
 static inline float mlsi_bits_f32(uint32_t u) {
     float f;
     memcpy(&f, &u, 4);

@@ -44,6 +44,8 @@ mlsys_status mlsi_storage_adopt(mlsi_ctx *ctx, void *base, uint64_t bytes, bool 
     return MLSYS_OK;
 }
 
+void mlsi_storage_disown(mlsi_storage *s) { s->done = adopted_without_done; }
+
 void mlsi_storage_retain(mlsi_storage *s) {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }
@@ -119,6 +121,19 @@ mlsys_status mlsi_tensor_new(mlsi_device *device, const mlsi_layout *l, mlsys_te
     MLSI_TRY(mlsi_storage_create(device->object.ctx, mlsi_layout_bytes(&dense), &storage));
     mlsys_status st = mlsi_tensor_make(device, storage, &dense, out);
     mlsi_storage_release(storage);
+    return st;
+}
+
+mlsys_status mlsi_tensor_copy_reshaped(mlsi_tensor *t, const mlsi_layout *l, mlsys_tensor *out) {
+    MLSI_TRY(mlsi_tensor_new(t->device, l, out));
+    mlsi_tensor *fresh;
+    MLSI_TRY(mlsi_pin(*out, MLSYS_KIND_TENSOR, "tensor: copy", &fresh));
+    mlsi_layout dense; /* t's own shape over the new memory; checked when t was made */
+    mlsys_status st =
+        mlsi_layout_row_major(&dense, t->layout.dtype, t->layout.rank, t->layout.shape);
+    mlsi_view from = mlsi_tensor_view_of(t), to = mlsi_view_of(fresh->storage->base, &dense);
+    if (st == MLSYS_OK) mlsi_copy_view(&to, &from);
+    mlsi_unpin(fresh);
     return st;
 }
 

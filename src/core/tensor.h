@@ -49,6 +49,8 @@ typedef struct mlsi_tensor {
 mlsys_status mlsi_storage_create(mlsi_ctx *ctx, uint64_t bytes, mlsi_storage **out);
 mlsys_status mlsi_storage_adopt(mlsi_ctx *ctx, void *base, uint64_t bytes, bool readonly,
                                 void (*done)(void *), void *user, mlsi_storage **out);
+/* done will not be called: a call that adopted memory and then failed gives it back. */
+void mlsi_storage_disown(mlsi_storage *s);
 void mlsi_storage_retain(mlsi_storage *s);
 void mlsi_storage_release(mlsi_storage *s); /* NULL accepted */
 
@@ -57,6 +59,8 @@ mlsys_status mlsi_tensor_make(mlsi_device *device, mlsi_storage *storage, const 
                               mlsys_tensor *out);
 /* Fresh row-major tensor. */
 mlsys_status mlsi_tensor_new(mlsi_device *device, const mlsi_layout *l, mlsys_tensor *out);
+/* Fresh row-major tensor l with t's elements in row-major order; equal counts. */
+mlsys_status mlsi_tensor_copy_reshaped(mlsi_tensor *t, const mlsi_layout *l, mlsys_tensor *out);
 mlsi_view mlsi_tensor_view_of(const mlsi_tensor *t);
 /* Refuse writing through t: read-only storage or self-overlap. */
 mlsys_status mlsi_tensor_writable(const mlsi_tensor *t, const char *what);
