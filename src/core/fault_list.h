@@ -19,3 +19,7 @@ MLSI_FAULT_ROW(GGUF_DATA_BOUND, "src/model/gguf.c", "fuzz/replay_gguf",
                "tensor data may reach past the end of the file")
 MLSI_FAULT_ROW(BLOCK_Q6_K_HIGH_BITS, "src/ir/ops/block_decode.c", "unit/check_block_decode",
                "the high bits of q6_k's third quarter are taken from the fourth")
+MLSI_FAULT_ROW(ADDED_SHORTEST, "src/model/tokenizer_added.c", "unit/check_tokenizer",
+               "the shortest of several added tokens at one place is taken (BO-16)")
+MLSI_FAULT_ROW(STREAM_TAIL, "src/model/token_stream.c", "unit/check_tokenizer",
+               "streaming decode gives out parts of characters")
