@@ -148,7 +148,7 @@ static void dump_map(const mlsi_program *p, const mlsi_bound *b, mlsi_text *out)
 mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_text *out) {
     mlsi_bound *b = NULL;
     if (what == MLSYS_DUMP_GRAPH) {
-        mlsi_graph_print(&p->graph, out);
+        mlsi_graph_print_brief(&p->graph, out);
         return out->st;
     }
     if (what == MLSYS_DUMP_KERNELS) {

@@ -154,9 +154,10 @@ mlsys_status mlsi_custom_run(const mlsi_custom_use *use, mlsi_stream *s, const m
         mlsi_storage_release(storage);
     }
     if (st == MLSYS_OK)
-        st = use->op->def.run(use->op->def.user, mlsi_handle_of(s), a->n_in, handles,
-                              use->attrs ? mlsi_handle_of(use->attrs) : NULL, a->n_out,
-                              handles + a->n_in);
+        st = use->op->def.run(use->op->def.user, (mlsys_stream)(uintptr_t)s->object.handle, a->n_in,
+                              handles,
+                              use->attrs ? (mlsys_config)(uintptr_t)use->attrs->object.handle : NULL,
+                              a->n_out, handles + a->n_in);
     if (st != MLSYS_OK && use->op) st = mlsi_fail_in(st, "custom op %s", use->op->name);
     for (int i = 0; i < n; i++) mlsys_release(handles[i]);
     return st;

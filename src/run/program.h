@@ -147,6 +147,13 @@ mlsys_status mlsi_custom_run(const mlsi_custom_use *use, mlsi_stream *s, const m
 uint64_t mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
                                  const mlsi_view *operands);
 
+/* interpret.c: the reference interpreter on tensors; NULL outputs are made. */
+mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_device *device, int n_in,
+                                    mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
+/* eager.c: one op, now. */
+mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in, int n_out,
+                            mlsys_tensor *inout);
+
 /* dump.c */
 mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_text *out);
 void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine, int64_t step,

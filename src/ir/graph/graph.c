@@ -30,7 +30,11 @@ static void func_free(mlsi_alloc *a, mlsi_func *f) {
 void mlsi_graph_free(mlsi_graph *g) {
     for (int64_t i = 0; i < g->n_funcs; i++) func_free(g->alloc, &g->funcs[i]);
     for (int64_t i = 0; i < g->n_consts; i++) mlsi_unpin(g->consts[i]);
-    for (int64_t i = 0; i < g->n_customs; i++) mlsi_unpin(g->customs[i].attrs);
+    for (int64_t i = 0; i < g->n_customs; i++) {
+        if (!g->customs[i].attrs) continue;
+        mlsys_release((void *)(uintptr_t)g->customs[i].attrs->object.handle);
+        mlsi_unpin(g->customs[i].attrs);
+    }
     mlsi_mem_free(g->alloc, g->funcs);
     mlsi_mem_free(g->alloc, g->consts);
     mlsi_mem_free(g->alloc, g->customs);

@@ -33,7 +33,10 @@ static mlsys_status import_custom(importer *im, mlsi_attr_custom *attrs) {
     mlsi_graph *to = im->to;
     const mlsi_custom_use *use = &im->from->customs[attrs->op_index];
     MLSI_TRY(MLSI_GROW(to->alloc, &to->customs, &to->cap_customs, to->n_customs + 1));
-    if (use->attrs) mlsi_repin(use->attrs);
+    if (use->attrs) {
+        mlsi_repin(use->attrs);
+        (void)mlsi_handle_of(use->attrs);
+    }
     attrs->op_index = to->n_customs;
     to->customs[to->n_customs++] = *use;
     return MLSYS_OK;

@@ -62,7 +62,7 @@ typedef struct mlsi_func {
 
 typedef struct mlsi_custom_use { /* one custom op node's identity */
     const mlsi_custom_op *op;
-    mlsi_config *attrs; /* pinned copy; NULL = none */
+    mlsi_config *attrs; /* a copy, pinned and with a user reference of its own; NULL = none */
 } mlsi_custom_use;
 
 typedef struct mlsi_graph {
@@ -124,6 +124,8 @@ mlsys_status mlsi_type_layout(const mlsi_symtab *tab, const mlsi_type *t, const 
  * no recursion. The error names function, node number, op, operand and values. */
 mlsys_status mlsi_graph_verify(const mlsi_graph *g);
 void mlsi_graph_print(const mlsi_graph *g, mlsi_text *out);
+/* Constants above a few elements by their size only: for people, does not read back. */
+void mlsi_graph_print_brief(const mlsi_graph *g, mlsi_text *out);
 /* g must be freshly initialised; constants are printed by value and read back exactly. */
 mlsys_status mlsi_graph_parse(mlsi_graph *g, mlsi_device *device, const char *text);
 /* Bind symbols from concrete input layouts; checks dtype, rank, extents, ranges, divisors.
