@@ -70,10 +70,16 @@ double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, dou
 mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view *ids, int64_t position,
                             int64_t n, int64_t *out);
 
+/* Row `row` (row-major over all axes but the last) of a block tensor, decoded. */
+void mlsi_ref_block_row(const mlsi_view *v, int64_t row, float *out);
+
 /* Number of elements of an operand. */
 static inline uint64_t mlsi_cost_count(const mlsi_view *v) { return (uint64_t)mlsi_view_count(v); }
 
-/* Type rules used by several families. */
+/* Operand is of a block dtype with a last axis of known extent, a multiple of the block. */
+mlsys_status mlsi_infer_blocks(const mlsi_infer *t, int operand, int min_rank);
+
+/* Classes of dtypes, for mlsi_infer_class. */
 enum {
     MLSI_FLOATS = 1u << MLSI_CLASS_FLOAT,
     MLSI_INTS = 1u << MLSI_CLASS_INT,

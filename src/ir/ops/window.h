@@ -1,0 +1,28 @@
+/* Sliding windows: attributes and extents of conv and pool. */
+#ifndef MLSI_WINDOW_H
+#define MLSI_WINDOW_H
+
+#include "ir/ops/reference.h"
+
+typedef struct mlsi_window_axis {
+    int64_t extent, kernel, stride, dilation, low, high; /* extent may be a dim code */
+} mlsi_window_axis;
+
+/* Empty lists become all 1 (strides, dilations) or all 0 (pads: low per axis, then high). */
+mlsys_status mlsi_infer_window_lists(const mlsi_infer *t, int spatial, mlsi_list *strides,
+                                     mlsi_list *dilations, mlsi_list *pads);
+/* The kernel's extent is a number and its reach is sensible. */
+mlsys_status mlsi_infer_window_kernel(const mlsi_infer *t, const mlsi_window_axis *w);
+/* floor((L + low + high - dilation * (k - 1) - 1) / stride) + 1, or with ceil. */
+mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w, bool ceil_mode,
+                                      int64_t *out);
+
+#define MLSI_WINDOW_ATTRS(type)                                                                    \
+    {.name = "strides", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, strides),                 \
+     .help = "step of the window per spatial axis; empty: 1"},                                     \
+    {.name = "dilations", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, dilations),             \
+     .help = "distance of the window's cells per spatial axis; empty: 1"},                         \
+    {.name = "pads", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, pads),                       \
+     .help = "cells before each spatial axis, then cells behind each; empty: 0"}
+
+#endif
