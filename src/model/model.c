@@ -1,0 +1,101 @@
+#include "model/model.h"
+
+#include <inttypes.h>
+
+enum { SHOWN_ITEMS = 8 };
+
+static const mlsi_config_key open_keys[] = {
+    {"mmap", 'i', "1", 0, 1,
+     "1: map the file, which must not change while the model or a tensor of it lives (a page that is "
+     "cut off raises SIGBUS); 0: read it into memory"},
+};
+
+const mlsi_config_key *mlsi_model_open_config_keys(int *n) {
+    *n = (int)(sizeof open_keys / sizeof open_keys[0]);
+    return open_keys;
+}
+
+static void model_free(mlsi_alloc *a, mlsi_model *m) {
+    mlsi_gguf_close(m->gguf);
+    mlsi_file_bytes_close(&m->file);
+    mlsi_mem_free(a, m);
+}
+
+static void model_destroy(mlsi_object *self) {
+    model_free(&self->ctx->alloc, (mlsi_model *)self);
+}
+
+static mlsys_status load(mlsi_model *m, mlsi_ctx *ctx, const char *path, const mlsi_config *config) {
+    bool map = mlsi_config_i64(config, "mmap", 1) != 0;
+    MLSI_TRY(mlsi_file_bytes_open(&ctx->alloc, path, map, &m->file));
+    return mlsi_gguf_open(&ctx->alloc, path, m->file.data, m->file.size, &m->gguf);
+}
+
+mlsys_status mlsi_model_open(mlsi_ctx *ctx, const char *path, const mlsi_config *config,
+                             mlsys_model *out) {
+    int n;
+    const mlsi_config_key *keys = mlsi_model_open_config_keys(&n);
+    *out = NULL;
+    MLSI_TRY(mlsi_config_check(config, "model_open", keys, n));
+    mlsi_model *m;
+    MLSI_TRY(MLSI_NEW(&ctx->alloc, &m));
+    mlsys_status st = load(m, ctx, path, config);
+    if (st == MLSYS_OK)
+        st = mlsi_handle_create(&m->object, MLSYS_KIND_MODEL, ctx, model_destroy, out);
+    if (st != MLSYS_OK) {
+        model_free(&ctx->alloc, m);
+        return mlsi_fail_in(st, "model_open");
+    }
+    mlsi_log(ctx, MLSYS_LOG_INFO, "model",
+             "%s: GGUF v%u, %" PRIu64 " metadata keys, %" PRIu64 " tensors, %" PRIu64 " bytes %s",
+             m->gguf->file, m->gguf->version, m->gguf->n_kv, m->gguf->n_tensors, m->file.size,
+             m->file.mapped ? "mapped" : "read");
+    return MLSYS_OK;
+}
+
+/* ---- tensors -------------------------------------------------------------------------------- */
+
+static void drop_model(void *model) { mlsi_unpin(model); }
+
+static mlsys_status storage_of(mlsi_model *m, const mlsi_gguf_tensor *t, mlsi_storage **out) {
+    mlsi_repin(m);
+    mlsys_status st = mlsi_storage_adopt(m->object.ctx, (void *)(uintptr_t)t->data, t->bytes, true,
+                                         drop_model, m, out);
+    if (st != MLSYS_OK) mlsi_unpin(m);
+    return st;
+}
+
+mlsys_status mlsi_model_tensor(mlsi_model *m, const mlsi_gguf_tensor *t, mlsys_tensor *out) {
+    mlsys_device handle;
+    mlsi_device *cpu = NULL;
+    mlsi_storage *storage = NULL;
+    *out = NULL;
+    MLSI_TRY(mlsi_device_get(m->object.ctx, MLSYS_CPU, 0, &handle));
+    mlsys_status st = mlsi_pin(handle, MLSYS_KIND_DEVICE, "model_tensor: device", &cpu);
+    if (st == MLSYS_OK) st = storage_of(m, t, &storage);
+    if (st == MLSYS_OK) st = mlsi_tensor_make(cpu, storage, &t->layout, out);
+    mlsi_storage_release(storage);
+    mlsi_unpin(cpu);
+    mlsi_handle_release(handle, "model_tensor: device");
+    return st;
+}
+
+/* ---- description ---------------------------------------------------------------------------- */
+
+void mlsi_model_describe(const mlsi_model *m, mlsi_text *out) {
+    const mlsi_gguf *g = m->gguf;
+    mlsi_text_add(out, "format: GGUF v%u\nbytes: %" PRIu64 "\nmetadata: %" PRIu64 "\ntensors: %" PRIu64
+                       "\n",
+                  g->version, g->size, g->n_kv, g->n_tensors);
+    for (uint64_t i = 0; i < g->n_kv; i++) {
+        mlsi_text_add(out, "%s: ", g->kv[i].key);
+        mlsi_gguf_value_text(&g->kv[i], true, SHOWN_ITEMS, out);
+        mlsi_text_add(out, "\n");
+    }
+    for (uint64_t i = 0; i < g->n_tensors; i++) {
+        char text[128];
+        mlsi_text_add(out, "%s: %s, %" PRIu64 " bytes\n", g->tensors[i].name,
+                      mlsi_layout_text(&g->tensors[i].layout, text, sizeof text),
+                      g->tensors[i].bytes);
+    }
+}
