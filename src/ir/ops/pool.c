@@ -31,6 +31,8 @@ mlsys_status mlsi_infer_window_kernel(const mlsi_infer *t, const mlsi_window_axi
                            mlsi_dim_text(t->symbols, w->kernel, a, sizeof a), WINDOW_LIMIT);
 }
 
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+
 /* With ceil, a last window that would begin in the high padding is left out. */
 static mlsys_status ceil_extent(const mlsi_infer *t, const mlsi_window_axis *w, int64_t *out) {
     char a[128];
@@ -39,10 +41,10 @@ static mlsys_status ceil_extent(const mlsi_infer *t, const mlsi_window_axis *w, 
                                (long long)w->stride,
                                mlsi_dim_text(t->symbols, w->extent, a, sizeof a));
     int64_t room = w->extent + w->low + w->high - w->dilation * (w->kernel - 1) - 1;
-    int64_t n = room < 0 ? 0 : (room + w->stride - 1) / w->stride + 1;
-    if (n && (n - 1) * w->stride >= w->extent + w->low) n--;
+    int64_t n = floor_div(room + w->stride - 1, w->stride) + 1;
+    if (n > 0 && (n - 1) * w->stride >= w->extent + w->low) n--;
     *out = n;
-    return MLSYS_OK;
+    return mlsi_infer_extent(t, "result", n);
 }
 
 mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w, bool ceil_mode,
@@ -50,12 +52,12 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
     mlsi_symtab *tab = t->symbols;
     int64_t pads = w->low + w->high - w->dilation * (w->kernel - 1) - 1;
     if (ceil_mode && w->stride > 1) return ceil_extent(t, w, out);
-    if (w->extent >= 0) { /* a window that does not fit gives 0, however far it is from fitting */
-        int64_t room, n = 0;
+    if (w->extent >= 0) {
+        int64_t room;
         if (!mlsi_add_i64(w->extent, pads, &room))
             return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "extent and pads overflow int64");
-        if (room >= 0) n = room / w->stride + 1;
-        return *out = n, MLSYS_OK;
+        *out = floor_div(room, w->stride) + 1;
+        return mlsi_infer_extent(t, "result", *out);
     }
     MLSI_TRY(mlsi_dim_op(tab, pads < 0 ? '-' : '+', w->extent, pads < 0 ? -pads : pads, out));
     MLSI_TRY(mlsi_dim_op(tab, '/', *out, w->stride, out));
