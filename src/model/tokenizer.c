@@ -179,9 +179,11 @@ mlsys_status mlsi_tokenizer_encode(const mlsi_tokenizer *t, const char *text, ui
                          (unsigned long long)bytes);
     int64_t before = out->n;
     mlsi_encode e = {.t = t, .alloc = out->alloc, .out = out, .after_added = true};
-    mlsys_status st = encode(&e, text, bytes, flags);
+    mlsys_status st = mlsi_word_cache_create(&e, bytes);
+    if (st == MLSYS_OK) st = encode(&e, text, bytes, flags);
     if (st != MLSYS_OK) out->n = before;
     mlsi_pre_match_free(e.pre);
+    mlsi_mem_free(e.alloc, e.cache);
     mlsi_mem_free(e.alloc, e.symbols);
     mlsi_mem_free(e.alloc, e.heap.keys);
     mlsi_mem_free(e.alloc, e.buffer);

@@ -10,7 +10,8 @@ enum { SHORT_WORD = 32 }; /* up to here a scan beats a heap */
 #define MERGES "tokenizer.ggml.merges"
 
 static uint64_t pair_hash(uint32_t left, uint32_t right) {
-    return mlsi_hash_mix((uint64_t)left << 32 | right);
+    uint64_t h = (left * 0x9e3779b97f4a7c15ull + right) * 0xff51afd7ed558ccdull;
+    return h ^ h >> 32;
 }
 
 static const mlsi_merge *find_merge(const mlsi_bpe *b, uint32_t left, uint32_t right) {
@@ -116,9 +117,8 @@ static mlsys_status encode_short(mlsi_encode *e, const unsigned char *p, int n) 
         if (best < 0) break;
         id[best] = merge[best]->merged;
         n--;
-        memmove(&id[best + 1], &id[best + 2], (size_t)(n - best - 1) * sizeof *id);
-        if (best + 1 < n)
-            memmove(&merge[best + 1], &merge[best + 2], (size_t)(n - best - 2) * sizeof *merge);
+        for (int i = best + 1; i < n; i++) id[i] = id[i + 1];
+        for (int i = best + 1; i + 1 < n; i++) merge[i] = merge[i + 1];
         if (best + 1 < n) merge[best] = find_merge(b, (uint32_t)id[best], (uint32_t)id[best + 1]);
         if (best > 0) merge[best - 1] = find_merge(b, (uint32_t)id[best - 1], (uint32_t)id[best]);
     }
@@ -150,8 +150,7 @@ static mlsys_status encode_long(mlsi_encode *e, const char *p, uint64_t n) {
     return MLSYS_OK;
 }
 
-static mlsys_status encode_word(void *arg, const char *p, uint64_t n) {
-    mlsi_encode *e = arg;
+static mlsys_status encode_word(mlsi_encode *e, const char *p, uint64_t n) {
     const mlsi_tokenizer *t = e->t;
     if (t->bpe.ignore_merges && n <= t->max_plain) {
         int32_t id = mlsi_token_find(t, &t->plain, p, n);
@@ -172,11 +171,15 @@ static mlsys_status encode_word(void *arg, const char *p, uint64_t n) {
     return MLSYS_OK;
 }
 
+static mlsys_status on_word(void *arg, const char *p, uint64_t n) {
+    return mlsi_encode_word(arg, p, n, encode_word);
+}
+
 mlsys_status mlsi_bpe_encode(mlsi_encode *e, const char *text, uint64_t n) {
     if (!e->pre) MLSI_TRY(mlsi_pre_match_create(e->t->bpe.pre, &e->pre));
     for (uint64_t i = 0; i < n;) {
         uint64_t valid = mlsi_utf8_valid_prefix(text + i, n - i), bad = 0;
-        if (valid) MLSI_TRY(mlsi_pre_split(e->pre, text + i, valid, encode_word, e));
+        if (valid) MLSI_TRY(mlsi_pre_split(e->pre, text + i, valid, on_word, e));
         i += valid;
         for (uint32_t cp; i + bad < n && !mlsi_utf8_decode(text + i + bad, n - i - bad, &cp);) bad++;
         if (bad) MLSI_TRY(encode_word(e, text + i, bad));

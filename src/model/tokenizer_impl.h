@@ -4,6 +4,8 @@
 
 #include "model/tokenizer.h"
 
+#include <string.h>
+
 typedef enum mlsi_tokenizer_kind {
     MLSI_TOKENIZER_BPE,      /* symbols start as bytes; merges by rank inside regex words */
     MLSI_TOKENIZER_SPM,      /* symbols start as characters; merges by score over the whole text */
@@ -104,6 +106,7 @@ typedef struct mlsi_encode {
     const mlsi_tokenizer *t;
     mlsi_alloc *alloc;
     mlsi_ids *out;
+    struct mlsi_word_slot *cache; /* NULL: none */
     bool after_added; /* at the start of the text, or after an added token */
     struct mlsi_pre_match *pre;
     struct mlsi_symbol *symbols;
@@ -127,6 +130,10 @@ static inline mlsys_status mlsi_ids_push(mlsi_ids *ids, int32_t id) {
     ids->data[ids->n++] = id;
     return MLSYS_OK;
 }
+mlsys_status mlsi_word_cache_create(mlsi_encode *e, uint64_t text_bytes);
+/* encode(e, p, n), or what it made of the same bytes before. n > 0. */
+mlsys_status mlsi_encode_word(mlsi_encode *e, const char *p, uint64_t n,
+                              mlsys_status (*encode)(mlsi_encode *e, const char *p, uint64_t n));
 mlsys_status mlsi_encode_byte(mlsi_encode *e, unsigned char byte);
 /* Merge e->symbols[0..n) by lowest priority, leftmost first among equals. find sets the priority and
  * result of merging symbol i with its right neighbour. O(n log n). */

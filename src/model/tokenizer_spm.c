@@ -79,7 +79,7 @@ mlsys_status mlsi_spm_encode(mlsi_encode *e, const char *text, uint64_t n) {
     for (uint64_t i = 0, end; i < len; i = end) {
         for (end = i + 1; end < len; end++)
             if (p[end] == ' ' && !t->inner_space[(unsigned char)p[end - 1]]) break;
-        MLSI_TRY(encode_part(e, p + i, end - i));
+        MLSI_TRY(mlsi_encode_word(e, p + i, end - i, encode_part));
     }
     return MLSYS_OK;
 }

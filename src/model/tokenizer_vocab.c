@@ -9,7 +9,14 @@
 #define KEY "tokenizer.ggml."
 
 uint32_t mlsi_token_hash(const char *p, uint64_t n) {
-    return (uint32_t)mlsi_hash_mix(mlsi_hash_bytes(MLSI_HASH_SEED, p, n));
+    uint64_t h = n * 0x9e3779b97f4a7c15ull, w;
+    for (; n >= 8; n -= 8, p += 8) {
+        memcpy(&w, p, 8);
+        h = (h ^ w) * 0xff51afd7ed558ccdull;
+        h ^= h >> 32;
+    }
+    for (w = 0; n; n--) w = w << 8 | (unsigned char)p[n - 1];
+    return (uint32_t)(mlsi_hash_mix(h ^ w) >> 32);
 }
 
 int32_t mlsi_token_find(const mlsi_tokenizer *t, const mlsi_token_table *table, const char *p,

@@ -43,27 +43,33 @@ static bool is_punctuation(uint32_t c, utf8proc_category_t category) {
     return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
 
-/* The pieces of the word collected so far, or the unknown token; the word is empty afterwards. */
+/* The pieces of a word, or the unknown token. */
+static mlsys_status encode_word(mlsi_encode *e, const char *p, uint64_t n) {
+    const mlsi_tokenizer *t = e->t;
+    int64_t before = e->out->n;
+    for (uint64_t at = 0, len; at < n; at += len) {
+        int32_t id = -1;
+        for (len = n - at < t->max_plain ? n - at : t->max_plain; len > 0; len--)
+            if ((id = mlsi_token_find(t, &t->plain, p + at, len)) >= 0) break;
+        if (id < 0) {
+            e->out->n = before;
+            return mlsi_ids_push(e->out, t->ids[MLSI_VOCAB_UNK]);
+        }
+        MLSI_TRY(mlsi_ids_push(e->out, id));
+    }
+    return MLSYS_OK;
+}
+
+/* The word collected so far; it is empty afterwards. */
 static mlsys_status end_word(words *w) {
     mlsi_encode *e = w->e;
-    const mlsi_tokenizer *t = e->t;
-    if (!w->chars) return MLSYS_OK;
-    int64_t before = e->out->n, at = 0, n = w->len;
-    bool known = w->chars <= MAX_WORD_CHARS;
-    while (known && at < n) {
-        int64_t len = n - at < (int64_t)t->max_plain ? n - at : (int64_t)t->max_plain;
-        int32_t id = -1;
-        while (len > 0 && (id = mlsi_token_find(t, &t->plain, e->buffer + at, (uint64_t)len)) < 0)
-            len--;
-        known = id >= 0;
-        if (known) MLSI_TRY(mlsi_ids_push(e->out, id));
-        at += len;
-    }
+    int32_t chars = w->chars;
+    uint64_t n = (uint64_t)w->len;
     w->chars = 0;
     w->len = 0;
-    if (known) return MLSYS_OK;
-    e->out->n = before;
-    return mlsi_ids_push(e->out, t->ids[MLSI_VOCAB_UNK]);
+    if (!chars) return MLSYS_OK;
+    if (chars > MAX_WORD_CHARS) return mlsi_ids_push(e->out, e->t->ids[MLSI_VOCAB_UNK]);
+    return mlsi_encode_word(e, e->buffer, n, encode_word);
 }
 
 static mlsys_status add_char(words *w, uint32_t c) {
