@@ -424,8 +424,11 @@ MLSYS_API mlsys_status mlsys_model_meta(mlsys_model m, const char *key, char *bu
 /** A tensor of the file as a read-only view of the mapping (kept alive by the tensor). */
 MLSYS_API mlsys_status mlsys_model_tensor(mlsys_model m, const char *name, mlsys_tensor *out);
 /** Build the architecture as a graph with symbols "B" (batch), "L" (new tokens) and KV-cache state.
- *  Config keys: mlsys_config_keys("model"). Inputs: tokens i32 [B,L], start i64 [] (tokens already
- *  cached), then per layer k, v caches (donated); outputs: logits f32 [B,L or 1,V], then the caches. */
+ *  Config keys: mlsys_config_keys("model").
+ *  Inputs   tokens i32 [B,L]; start i64 [] (tokens already cached); then per layer the k and v caches
+ *           [B, context, kv_heads, dim], donated.
+ *  Outputs  the caches in the order of the inputs, then logits f32 [B,L,V] or [B,1,V].
+ *  Errors   UNSUPPORTED unknown architecture; FORMAT a value or tensor that does not fit. */
 MLSYS_API mlsys_status mlsys_model_graph(mlsys_model m, mlsys_config config, mlsys_graph *out);
 
 MLSYS_API mlsys_status mlsys_model_tokenizer(mlsys_model m, mlsys_tokenizer *out);
@@ -456,9 +459,11 @@ MLSYS_API mlsys_status mlsys_generator_chat(mlsys_generator g, const char *syste
 MLSYS_API mlsys_status mlsys_generator_append(mlsys_generator g, const char *text);
 MLSYS_API mlsys_status mlsys_generator_append_ids(mlsys_generator g, const int32_t *ids,
                                                   uint64_t n);
-/** Produce one token. id = -1 at the end (EOS, or the context is full). text receives the whole
- *  characters that became complete, possibly none, NUL-ended.  Text already produced stays valid
- *  when a later step fails. */
+enum { MLSYS_GENERATOR_TEXT = 65536 }; /* bytes that any one step's text fits in */
+/** Produce one token. id = -1 at the end (an end token, or the context is full). text receives the
+ *  whole characters that became complete, possibly none, NUL-ended.
+ *  Errors   BUFFER cap below MLSYS_GENERATOR_TEXT: nothing is produced; STATE a NaN logit.
+ *  After any failure the context is as before, so the call can be repeated. */
 MLSYS_API mlsys_status mlsys_generator_next(mlsys_generator g, int32_t *id, char *text,
                                             uint64_t cap, uint64_t *need);
 /** Logits (f32, vocabulary-sized) that the next token will be drawn from. */

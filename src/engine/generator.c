@@ -1,0 +1,276 @@
+#include "engine/generator.h"
+
+#include "core/trace.h"
+#include "model/arch.h"
+
+#include <string.h>
+
+static const mlsi_config_key keys[] = {
+    {"context", 'i', "0", 0, 1 << 24, "cache capacity in tokens; 0 = the trained length, at most 4096"},
+    {"chunk", 'i', "256", 1, 1 << 20, "largest number of prompt tokens in one run"},
+    {"kv", 's', "f32", 0, 0, "dtype of the cache: f32, f16 or bf16"},
+    {"act", 's', "f32", 0, 0, "activations of block-quantised products: f32 or int8"},
+    {"numerics", 's', "stable", 0, 0, "exact, stable or fast (docs/numerics.md)"},
+    {"temperature", 'f', "0", 0, 1e6, "0 = greedy"},
+    {"top_k", 'i', "0", 0, 1 << 30, "keep the k best; 0 = all"},
+    {"top_p", 'f', "1", 0, 1, "keep the best that together reach this probability"},
+    {"min_p", 'f', "0", 0, 1, "keep tokens of at least this share of the best one's probability"},
+    {"repetition_penalty", 'f', "1", 0.01, 100, "divides positive, multiplies negative logits"},
+    {"repetition_window", 'i', "64", 0, 1 << 24, "how many last tokens the penalty looks at"},
+    {"seed", 'i', "0", 0, 9e15, "of the random draws"}};
+
+const mlsi_config_key *mlsi_generator_config_keys(int *n) {
+    *n = (int)(sizeof keys / sizeof keys[0]);
+    return keys;
+}
+
+static void read_sampler(const mlsi_config *c, mlsi_sampler *s) {
+    s->temperature = mlsi_config_f64(c, "temperature", 0);
+    s->top_k = mlsi_config_i64(c, "top_k", 0);
+    s->top_p = mlsi_config_f64(c, "top_p", 1);
+    s->min_p = mlsi_config_f64(c, "min_p", 0);
+    s->repetition_penalty = mlsi_config_f64(c, "repetition_penalty", 1);
+    s->repetition_window = mlsi_config_i64(c, "repetition_window", 64);
+    s->seed = (uint64_t)mlsi_config_i64(c, "seed", 0);
+}
+
+static void destroy(mlsi_object *self) {
+    mlsi_generator *g = (mlsi_generator *)self;
+    mlsi_alloc *a = &g->object.ctx->alloc;
+    for (int64_t i = 0; g->inputs && i < g->n_caches; i++) mlsys_release(g->inputs[2 + i]);
+    mlsys_release(g->tokens);
+    mlsys_release(g->start);
+    mlsys_release(g->logits);
+    mlsys_release(g->program);
+    mlsys_release(g->tokenizer_handle);
+    mlsi_mem_free(a, g->inputs);
+    mlsi_mem_free(a, g->outputs);
+    mlsi_mem_free(a, g->history);
+    mlsi_mem_free(a, g->candidates);
+    mlsi_unpin(g->tokenizer);
+    mlsi_unpin(g->model);
+    mlsi_unpin(g->stream);
+    mlsi_mem_free(a, g);
+}
+
+/* Graph and program of the model. */
+static mlsys_status make_program(mlsi_generator *g, const mlsi_config *c,
+                                 const mlsi_graph_options *o, const mlsi_decoder_params *p) {
+    mlsys_graph graph = NULL;
+    mlsys_config compile = NULL;
+    mlsys_device device = mlsi_handle_of(g->stream->device);
+    mlsys_status st = mlsi_decoder_build(g->model, p, o, &graph);
+    if (st == MLSYS_OK) st = mlsys_config_create(&compile);
+    if (st == MLSYS_OK)
+        st = mlsys_config_set_str(compile, "numerics", mlsi_config_str(c, "numerics", "stable"));
+    if (st == MLSYS_OK) st = mlsys_graph_compile(graph, device, compile, &g->program);
+    mlsys_release(compile);
+    mlsys_release(graph);
+    mlsys_release(device);
+    return st;
+}
+
+static mlsys_status make_cache(mlsi_generator *g, const mlsi_graph_options *o,
+                               const mlsi_decoder_params *p, int64_t i) {
+    const int64_t shape[4] = {1, o->context, p->kv_heads, i % 2 ? p->value_dim : p->key_dim};
+    mlsi_layout l;
+    mlsi_tensor *t;
+    MLSI_TRY(mlsi_layout_row_major(&l, o->kv_dtype, 4, shape));
+    MLSI_TRY(mlsi_tensor_new(g->stream->device, &l, &g->inputs[2 + i]));
+    MLSI_TRY(mlsi_pin(g->inputs[2 + i], MLSYS_KIND_TENSOR, "generator", &t));
+    memset(mlsi_tensor_view_of(t).data, 0, mlsi_layout_bytes(&l));
+    mlsi_unpin(t);
+    g->outputs[i] = g->inputs[2 + i];
+    g->cache_bytes += mlsi_layout_bytes(&l);
+    return MLSYS_OK;
+}
+
+static mlsys_status make_tensors(mlsi_generator *g, const mlsi_graph_options *o,
+                                 const mlsi_decoder_params *p) {
+    mlsi_device *d = g->stream->device;
+    const int64_t tokens[2] = {1, g->chunk}, logits[3] = {1, 1, g->vocab};
+    mlsi_layout l;
+    mlsi_alloc *a = &g->object.ctx->alloc;
+    MLSI_TRY(MLSI_NEW_N(a, g->n_caches + 2, &g->inputs));
+    MLSI_TRY(MLSI_NEW_N(a, g->n_caches + 1, &g->outputs));
+    MLSI_TRY(MLSI_NEW_N(a, g->context, &g->history));
+    MLSI_TRY(MLSI_NEW_N(a, g->vocab, &g->candidates));
+    MLSI_TRY(mlsi_layout_row_major(&l, MLSYS_I32, 2, tokens));
+    MLSI_TRY(mlsi_tensor_new(d, &l, &g->tokens));
+    MLSI_TRY(mlsi_layout_row_major(&l, MLSYS_I64, 0, NULL));
+    MLSI_TRY(mlsi_tensor_new(d, &l, &g->start));
+    MLSI_TRY(mlsi_layout_row_major(&l, MLSYS_F32, 3, logits));
+    MLSI_TRY(mlsi_tensor_new(d, &l, &g->logits));
+    for (int64_t i = 0; i < g->n_caches; i++) MLSI_TRY(make_cache(g, o, p, i));
+    g->inputs[1] = g->start;
+    g->outputs[g->n_caches] = g->logits;
+    return MLSYS_OK;
+}
+
+static mlsys_status check_vocabulary(const mlsi_generator *g) {
+    int32_t size;
+    MLSI_TRY(mlsys_tokenizer_vocab(g->tokenizer_handle, &size));
+    if (size == g->vocab) return MLSYS_OK;
+    return mlsi_fail(MLSYS_E_FORMAT, "generator: %s: %d tokens in the vocabulary, %lld rows in token_embd",
+                     g->model->gguf->file, size, (long long)g->vocab);
+}
+
+static mlsys_status init(mlsi_generator *g, const mlsi_config *c) {
+    mlsi_graph_options o;
+    mlsi_decoder_params p;
+    int n;
+    const mlsi_config_key *table = mlsi_generator_config_keys(&n);
+    MLSI_TRY(mlsi_config_check(c, "generate", table, n));
+    read_sampler(c, &g->sampler);
+    MLSI_TRY(mlsi_graph_options_read(g->model, c, &o));
+    MLSI_TRY(mlsi_decoder_params_read(g->model, &p));
+    g->chunk = o.max_new;
+    g->context = o.context;
+    g->vocab = p.vocab;
+    g->n_caches = 2 * p.layers;
+    mlsys_model model = mlsi_handle_of(g->model);
+    mlsys_status st = mlsys_model_tokenizer(model, &g->tokenizer_handle);
+    mlsys_release(model);
+    if (st == MLSYS_OK)
+        st = mlsi_pin(g->tokenizer_handle, MLSYS_KIND_TOKENIZER, "generator", &g->tokenizer);
+    if (st == MLSYS_OK) st = check_vocabulary(g);
+    if (st == MLSYS_OK) st = make_program(g, c, &o, &p);
+    if (st == MLSYS_OK) st = make_tensors(g, &o, &p);
+    return st;
+}
+
+mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_config *c,
+                                   mlsys_generator *out) {
+    mlsi_generator *g;
+    mlsi_ctx *ctx = m->object.ctx;
+    MLSI_TRY(MLSI_NEW(&ctx->alloc, &g));
+    g->model = m;
+    g->stream = s;
+    mlsi_repin(m);
+    mlsi_repin(s);
+    mlsys_status st =
+        mlsi_handle_create(&g->object, MLSYS_KIND_GENERATOR, ctx, destroy, out);
+    if (st != MLSYS_OK) {
+        mlsi_unpin(m);
+        mlsi_unpin(s);
+        mlsi_mem_free(&ctx->alloc, g);
+        return st;
+    }
+    st = init(g, c);
+    if (st == MLSYS_OK) return st;
+    mlsys_release(*out);
+    *out = NULL;
+    return st;
+}
+
+mlsys_status mlsi_generator_append(mlsi_generator *g, const int32_t *ids, int64_t n) {
+    if (n > g->context - g->n_history)
+        return mlsi_fail(MLSYS_E_ARG, "generator: context holds %lld of %lld tokens, %lld more do not fit",
+                         (long long)g->n_history, (long long)g->context, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= g->vocab)
+            return mlsi_fail(MLSYS_E_ARG, "generator: token %lld is %d, outside [0,%lld)", (long long)i,
+                             ids[i], (long long)g->vocab);
+    if (n) memcpy(g->history + g->n_history, ids, sizeof *ids * (size_t)n);
+    g->n_history += n;
+    g->logits_valid = g->logits_valid && n == 0;
+    g->done = false;
+    if (n) g->streaming = false;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_generator_append_text(mlsi_generator *g, const char *text, uint64_t bytes) {
+    mlsi_ids ids;
+    mlsi_ids_init(&ids, &g->object.ctx->alloc);
+    int32_t flags = MLSI_TOKENS_SPECIAL | (g->n_history ? 0 : MLSI_ENCODE_ADD);
+    mlsys_status st = mlsi_tokenizer_encode(g->tokenizer, text, bytes, flags, &ids);
+    if (st == MLSYS_OK) st = mlsi_generator_append(g, ids.data, ids.n);
+    mlsi_ids_free(&ids);
+    return st;
+}
+
+/* One run over at most a chunk of what is not cached. */
+static mlsys_status run_chunk(mlsi_generator *g) {
+    int64_t n = g->n_history - g->n_cached;
+    void *data;
+    mlsys_tensor view = NULL;
+    if (n > g->chunk) n = g->chunk;
+    MLSI_TRY(mlsys_tensor_data(g->start, &data, NULL));
+    memcpy(data, &g->n_cached, sizeof(int64_t));
+    MLSI_TRY(mlsys_tensor_data(g->tokens, &data, NULL));
+    memcpy(data, g->history + g->n_cached, sizeof(int32_t) * (size_t)n);
+    const int64_t shape[2] = {1, n}, strides[2] = {n, 1};
+    MLSI_TRY(mlsys_tensor_view(g->tokens, 2, shape, strides, 0, &view));
+    g->inputs[0] = view;
+    int64_t t0 = mlsi_now_ns();
+    mlsys_status st = mlsys_program_run(g->program, (mlsys_stream)(uintptr_t)g->stream->object.handle,
+                                        (int32_t)g->n_caches + 2, g->inputs,
+                                        (int32_t)g->n_caches + 1, g->outputs);
+    double seconds = (double)(mlsi_now_ns() - t0) * 1e-9;
+    g->inputs[0] = NULL;
+    mlsys_release(view);
+    if (st != MLSYS_OK) return st;
+    bool decode = n == 1 && g->streaming;
+    *(decode ? &g->decode_seconds : &g->prefill_seconds) += seconds;
+    *(decode ? &g->decode_tokens : &g->prefill_tokens) += n;
+    g->n_cached += n;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_generator_evaluate(mlsi_generator *g) {
+    if (!g->n_history) return mlsi_fail(MLSYS_E_STATE, "generator: the context is empty");
+    if (!g->logits_valid && g->n_cached == g->n_history) g->n_cached--; /* after a rewind */
+    while (g->n_cached < g->n_history) MLSI_TRY(run_chunk(g));
+    g->logits_valid = true;
+    return MLSYS_OK;
+}
+
+static mlsys_status finish(mlsi_generator *g, mlsi_text *text) {
+    if (g->streaming) MLSI_TRY(mlsi_token_stream_finish(&g->text, text));
+    g->streaming = false;
+    g->done = true;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text) {
+    void *logits;
+    int32_t token;
+    *id = -1;
+    if (g->done || (g->streaming && g->n_history == g->context)) return finish(g, text);
+    MLSI_TRY(mlsi_generator_evaluate(g));
+    if (g->n_history == g->context) return finish(g, text);
+    MLSI_TRY(mlsys_tensor_data(g->logits, &logits, NULL));
+    MLSI_TRY(mlsi_sample(&g->sampler, logits, g->vocab, g->history, g->n_history, g->candidates,
+                         &token));
+    if (mlsi_tokenizer_is_end(g->tokenizer, token)) return finish(g, text);
+    mlsi_token_stream before = g->text;
+    if (!g->streaming) mlsi_token_stream_init(&g->text, g->tokenizer, 0, false);
+    mlsys_status st = mlsi_token_stream_next(&g->text, token, text);
+    if (st != MLSYS_OK) {
+        g->text = before;
+        return st;
+    }
+    g->streaming = true;
+    g->history[g->n_history++] = token;
+    g->logits_valid = false;
+    *id = token;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_generator_stat(const mlsi_generator *g, const char *name, double *out) {
+    const struct {
+        const char *name;
+        double value;
+    } stats[] = {{"tokens", (double)g->n_history},
+                 {"context", (double)g->context},
+                 {"prefill_tokens", (double)g->prefill_tokens},
+                 {"prefill_seconds", g->prefill_seconds},
+                 {"decode_tokens", (double)g->decode_tokens},
+                 {"decode_seconds", g->decode_seconds},
+                 {"cache_bytes", (double)g->cache_bytes},
+                 {"scratch_bytes", (double)g->stream->scratch_bytes},
+                 {"vocab", (double)g->vocab}};
+    for (size_t i = 0; i < sizeof stats / sizeof stats[0]; i++)
+        if (!strcmp(stats[i].name, name)) return *out = stats[i].value, MLSYS_OK;
+    return mlsi_fail(MLSYS_E_NOTFOUND, "generator_stat: no name \"%.64s\"", name);
+}

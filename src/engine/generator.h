@@ -1,0 +1,42 @@
+/* A conversation with a causal language model. One thread at a time. */
+#ifndef MLSI_GENERATOR_H
+#define MLSI_GENERATOR_H
+
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "model/token_stream.h"
+
+typedef struct mlsi_generator {
+    mlsi_object object;
+    mlsi_model *model;   /* pinned */
+    mlsi_stream *stream; /* pinned; must stay with this generator's thread */
+    mlsi_tokenizer *tokenizer; /* pinned */
+    mlsys_tokenizer tokenizer_handle;
+    mlsys_program program;
+    mlsys_tensor tokens, start, logits; /* tokens: i32 [1, chunk] */
+    mlsys_tensor *inputs, *outputs;     /* as the program takes them; caches shared by both */
+    int64_t n_caches, chunk, context, vocab;
+    int32_t *history; /* tokens in context: the first n_cached are in the caches */
+    int64_t n_history, n_cached;
+    bool logits_valid, done, streaming;
+    mlsi_sampler sampler;
+    mlsi_candidate *candidates;
+    mlsi_token_stream text;
+    uint64_t cache_bytes;
+    double prefill_seconds, decode_seconds;
+    int64_t prefill_tokens, decode_tokens;
+} mlsi_generator;
+
+const mlsi_config_key *mlsi_generator_config_keys(int *n);
+mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_config *c,
+                                   mlsys_generator *out);
+/* Append ids; nothing is appended on failure. */
+mlsys_status mlsi_generator_append(mlsi_generator *g, const int32_t *ids, int64_t n);
+mlsys_status mlsi_generator_append_text(mlsi_generator *g, const char *text, uint64_t bytes);
+mlsys_status mlsi_generator_chat(mlsi_generator *g, const char *system, const char *user);
+/* Run the model over what is not yet cached. */
+mlsys_status mlsi_generator_evaluate(mlsi_generator *g);
+mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text);
+mlsys_status mlsi_generator_stat(const mlsi_generator *g, const char *name, double *out);
+
+#endif
