@@ -9,7 +9,7 @@ enum { TEXT_CAP = 1024 };
 static _Thread_local char last_text[TEXT_CAP];
 static _Thread_local mlsys_status last_code;
 
-mlsys_status mlsi_fail(mlsys_status code, const char *format, ...) {
+mlsys_status(mlsi_fail)(mlsys_status code, const char *format, ...) {
     char text[TEXT_CAP]; /* arguments may point into last_text */
     va_list args;
     va_start(args, format);
@@ -20,14 +20,15 @@ mlsys_status mlsi_fail(mlsys_status code, const char *format, ...) {
     return code;
 }
 
-mlsys_status mlsi_fail_in(mlsys_status code, const char *format, ...) {
+mlsys_status(mlsi_fail_in)(mlsys_status code, const char *format, ...) {
     char text[TEXT_CAP];
     va_list args;
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n < 0) n = 0;
-    if (n < TEXT_CAP) snprintf(text + n, sizeof text - (size_t)n, ": %s", last_text);
+    if (n < TEXT_CAP && snprintf(text + n, sizeof text - (size_t)n, ": %s", last_text) < 0)
+        text[n] = 0;
     memcpy(last_text, text, sizeof text);
     last_code = code;
     return code;

@@ -12,6 +12,14 @@ mlsys_status mlsi_fail(mlsys_status code, const char *format, ...)
 mlsys_status mlsi_fail_in(mlsys_status code, const char *format, ...)
     __attribute__((format(printf, 2, 3), cold));
 
+/* The compiler cannot see into them, and would take a failure for a possible success. */
+static inline mlsys_status mlsi_failed(mlsys_status recorded, mlsys_status code) {
+    (void)recorded;
+    return code;
+}
+#define mlsi_fail(code, ...)    mlsi_failed(mlsi_fail(code, __VA_ARGS__), (code))
+#define mlsi_fail_in(code, ...) mlsi_failed(mlsi_fail_in(code, __VA_ARGS__), (code))
+
 #define MLSI_TRY(expr)                                                                             \
     do {                                                                                           \
         mlsys_status mlsi_try_status = (expr);                                                     \
