@@ -6,15 +6,9 @@
 
 #include "core/elementary_f64.inc"
 
-#define DEFINE_1(name, ulp32, ulp64)                                                             \
-    double mlsi_ed_##name(double x)                                                              \
-    {                                                                                            \
-        return ed_##name(x);                                                                     \
-    }
-#define DEFINE_2(name, ulp32, ulp64)                                                             \
-    double mlsi_ed_##name(double x, double y)                                                    \
-    {                                                                                            \
-        return ed_##name(x, y);                                                                  \
-    }
+#define DEFINE_1(name, ulp32, ulp64)                                                               \
+    double mlsi_ed_##name(double x) { return ed_##name(x); }
+#define DEFINE_2(name, ulp32, ulp64)                                                               \
+    double mlsi_ed_##name(double x, double y) { return ed_##name(x, y); }
 MLSI_ELEMENTARY_UNARY(DEFINE_1)
 MLSI_ELEMENTARY_BINARY(DEFINE_2)

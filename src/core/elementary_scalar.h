@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define V_FN static inline
+#define V_FN     static inline
 #define VF_LANES 1
 
 typedef float VF;
@@ -24,14 +24,12 @@ V_FN VF vf_fma(VF a, VF b, VF c) { return __builtin_fmaf(a, b, c); }
 V_FN VF vf_fms(VF a, VF b, VF c) { return __builtin_fmaf(a, b, -c); }
 V_FN VF vf_fnma(VF a, VF b, VF c) { return __builtin_fmaf(-a, b, c); }
 
-V_FN VI vf_bits(VF a)
-{
+V_FN VI vf_bits(VF a) {
     VI r;
     memcpy(&r, &a, sizeof r);
     return r;
 }
-V_FN VF vf_from_bits(VI a)
-{
+V_FN VF vf_from_bits(VI a) {
     VF r;
     memcpy(&r, &a, sizeof r);
     return r;
@@ -40,8 +38,7 @@ V_FN VI vi_set1(int32_t x) { return x; }
 V_FN VI vi_zero(void) { return 0; }
 V_FN VF vf_abs(VF a) { return vf_from_bits(vf_bits(a) & INT32_MAX); }
 V_FN VF vf_neg(VF a) { return vf_from_bits(vf_bits(a) ^ INT32_MIN); }
-V_FN VF vf_copysign(VF mag, VF sgn)
-{
+V_FN VF vf_copysign(VF mag, VF sgn) {
     return vf_from_bits((vf_bits(mag) & INT32_MAX) | (vf_bits(sgn) & INT32_MIN));
 }
 
@@ -69,8 +66,7 @@ V_FN VF vi_cvt_f(VI a) { return (float)a; }
 V_FN VI vi_add(VI a, VI b) { return (VI)((uint32_t)a + (uint32_t)b); }
 V_FN VI vi_sub(VI a, VI b) { return (VI)((uint32_t)a - (uint32_t)b); }
 V_FN VI vi_mul(VI a, VI b) { return (VI)((uint32_t)a * (uint32_t)b); }
-V_FN VI vi_mulhi_u(VI a, VI b)
-{
+V_FN VI vi_mulhi_u(VI a, VI b) {
     return (VI)(uint32_t)(((uint64_t)(uint32_t)a * (uint32_t)b) >> 32);
 }
 V_FN VI vi_and(VI a, VI b) { return a & b; }
@@ -79,14 +75,8 @@ V_FN VI vi_xor(VI a, VI b) { return a ^ b; }
 V_FN VI vi_sll(VI a, int count) { return (VI)((uint32_t)a << count); }
 V_FN VI vi_srl(VI a, int count) { return (VI)((uint32_t)a >> count); }
 V_FN VI vi_sra(VI a, int count) { return a >> count; } /* arithmetic in GCC and Clang */
-V_FN VI vi_sllv(VI a, VI counts)
-{
-    return (uint32_t)counts < 32 ? (VI)((uint32_t)a << counts) : 0;
-}
-V_FN VI vi_srlv(VI a, VI counts)
-{
-    return (uint32_t)counts < 32 ? (VI)((uint32_t)a >> counts) : 0;
-}
+V_FN VI vi_sllv(VI a, VI counts) { return (uint32_t)counts < 32 ? (VI)((uint32_t)a << counts) : 0; }
+V_FN VI vi_srlv(VI a, VI counts) { return (uint32_t)counts < 32 ? (VI)((uint32_t)a >> counts) : 0; }
 V_FN VI vi_max(VI a, VI b) { return a > b ? a : b; }
 V_FN VM vi_eq(VI a, VI b) { return a == b; }
 V_FN VM vi_lt(VI a, VI b) { return a < b; }

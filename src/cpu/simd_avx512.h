@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define VF_LANES 16
+#define VF_LANES    16
 #define VF_ISA_NAME "avx512"
 /* Always inlined: a vector must never cross a call between sources built for different ISAs. */
 #define V_FN static inline __attribute__((always_inline))
@@ -31,8 +31,7 @@ V_FN VI vf_bits(VF a) { return _mm512_castps_si512(a); }
 V_FN VF vf_from_bits(VI a) { return _mm512_castsi512_ps(a); }
 V_FN VF vf_abs(VF a) { return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a); }
 V_FN VF vf_neg(VF a) { return _mm512_xor_ps(_mm512_set1_ps(-0.0f), a); }
-V_FN VF vf_copysign(VF mag, VF sgn)
-{
+V_FN VF vf_copysign(VF mag, VF sgn) {
     VF s = _mm512_set1_ps(-0.0f);
     return _mm512_or_ps(_mm512_andnot_ps(s, mag), _mm512_and_ps(s, sgn));
 }
@@ -60,13 +59,11 @@ V_FN VF vf_min_sel(VF a, VF b) { return _mm512_min_ps(a, b); }
 V_FN VF vf_max_sel(VF a, VF b) { return _mm512_max_ps(a, b); }
 /* minps(a, b) | minps(b, a) is -0 if either zero is negative, and & gives +0 for the maximum; the
  * sum of unordered operands is their quiet NaN. */
-V_FN VF vf_minimum(VF a, VF b)
-{
+V_FN VF vf_minimum(VF a, VF b) {
     VF r = _mm512_or_ps(_mm512_min_ps(a, b), _mm512_min_ps(b, a));
     return _mm512_mask_add_ps(r, _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q), a, b);
 }
-V_FN VF vf_maximum(VF a, VF b)
-{
+V_FN VF vf_maximum(VF a, VF b) {
     VF r = _mm512_and_ps(_mm512_max_ps(a, b), _mm512_max_ps(b, a));
     return _mm512_mask_add_ps(r, _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q), a, b);
 }
@@ -84,15 +81,13 @@ V_FN VF vi_cvt_f(VI a) { return _mm512_cvtepi32_ps(a); }
 /* i32 */
 V_FN VI vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 V_FN VI vi_zero(void) { return _mm512_setzero_si512(); }
-V_FN VI vi_iota(void)
-{
+V_FN VI vi_iota(void) {
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 V_FN VI vi_add(VI a, VI b) { return _mm512_add_epi32(a, b); }
 V_FN VI vi_sub(VI a, VI b) { return _mm512_sub_epi32(a, b); }
 V_FN VI vi_mul(VI a, VI b) { return _mm512_mullo_epi32(a, b); }
-V_FN VI vi_mulhi_u(VI a, VI b)
-{
+V_FN VI vi_mulhi_u(VI a, VI b) {
     VI even = _mm512_srli_epi64(_mm512_mul_epu32(a, b), 32);
     VI odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
     return _mm512_mask_blend_epi32(0xaaaa, even, odd);
@@ -119,47 +114,31 @@ V_FN VF vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(vm_first
 V_FN void vf_store_n(float *p, VF v, int n) { _mm512_mask_storeu_ps(p, vm_first_n_(n), v); }
 V_FN VI vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 V_FN void vi_store(int32_t *p, VI v) { _mm512_storeu_si512(p, v); }
-V_FN VI vi_load_n(const int32_t *p, int n)
-{
-    return _mm512_maskz_loadu_epi32(vm_first_n_(n), p);
-}
-V_FN void vi_store_n(int32_t *p, VI v, int n)
-{
-    _mm512_mask_storeu_epi32(p, vm_first_n_(n), v);
-}
-V_FN VI vi_load_i8(const int8_t *p)
-{
+V_FN VI vi_load_n(const int32_t *p, int n) { return _mm512_maskz_loadu_epi32(vm_first_n_(n), p); }
+V_FN void vi_store_n(int32_t *p, VI v, int n) { _mm512_mask_storeu_epi32(p, vm_first_n_(n), v); }
+V_FN VI vi_load_i8(const int8_t *p) {
     return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
-V_FN VI vi_load_u8(const uint8_t *p)
-{
+V_FN VI vi_load_u8(const uint8_t *p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
 /* f16, bf16: sixteen 16-bit values in an __m256i */
-V_FN __m256i v_load16_(const uint16_t *p)
-{
+V_FN __m256i v_load16_(const uint16_t *p) {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
-V_FN __m256i v_load16_n_(const uint16_t *p, int n)
-{
+V_FN __m256i v_load16_n_(const uint16_t *p, int n) {
     return _mm256_maskz_loadu_epi16(vm_first_n_(n), p);
 }
-V_FN void v_store16_(uint16_t *p, __m256i v)
-{
-    _mm256_storeu_si256((__m256i *)(void *)p, v);
-}
-V_FN void v_store16_n_(uint16_t *p, __m256i v, int n)
-{
+V_FN void v_store16_(uint16_t *p, __m256i v) { _mm256_storeu_si256((__m256i *)(void *)p, v); }
+V_FN void v_store16_n_(uint16_t *p, __m256i v, int n) {
     _mm256_mask_storeu_epi16(p, vm_first_n_(n), v);
 }
 V_FN __m256i vf_to_f16_(VF v) { return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT); }
-V_FN VF vf_of_bf16_(__m256i h)
-{
+V_FN VF vf_of_bf16_(__m256i h) {
     return vf_from_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
-V_FN __m256i vf_to_bf16_(VF v)
-{
+V_FN __m256i vf_to_bf16_(VF v) {
     VI b = vf_bits(v);
     VI odd = vi_and(vi_srl(b, 16), vi_set1(1));
     VI rounded = vi_srl(vi_add(b, vi_add(odd, vi_set1(0x7fff))), 16);
@@ -176,11 +155,11 @@ V_FN void vf_store_bf16(uint16_t *p, VF v) { v_store16_(p, vf_to_bf16_(v)); }
 V_FN void vf_store_bf16_n(uint16_t *p, VF v, int n) { v_store16_n_(p, vf_to_bf16_(v), n); }
 
 /* reductions of one register: fold the upper half onto the lower */
-#define V_FOLD_(v, op)                                                                           \
-    VF h16_ = op((v), _mm512_shuffle_f32x4((v), (v), 0x4e));                                     \
-    VF h8_ = op(h16_, _mm512_shuffle_f32x4(h16_, h16_, 0xb1));                                   \
-    VF h4_ = op(h8_, _mm512_permute_ps(h8_, 0x4e));                                              \
-    VF h2_ = op(h4_, _mm512_permute_ps(h4_, 0xb1));                                              \
+#define V_FOLD_(v, op)                                                                             \
+    VF h16_ = op((v), _mm512_shuffle_f32x4((v), (v), 0x4e));                                       \
+    VF h8_ = op(h16_, _mm512_shuffle_f32x4(h16_, h16_, 0xb1));                                     \
+    VF h4_ = op(h8_, _mm512_permute_ps(h8_, 0x4e));                                                \
+    VF h2_ = op(h4_, _mm512_permute_ps(h4_, 0xb1));                                                \
     return _mm512_cvtss_f32(h2_)
 V_FN float vf_reduce_add(VF v) { V_FOLD_(v, vf_add); }
 V_FN float vf_reduce_maximum(VF v) { V_FOLD_(v, vf_maximum); }

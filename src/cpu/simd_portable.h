@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VF_LANES 4
+#define VF_LANES    4
 #define VF_ISA_NAME "portable"
-#define V_FN static inline __attribute__((always_inline))
+#define V_FN        static inline __attribute__((always_inline))
 
 typedef float VF __attribute__((vector_size(16)));
 typedef int32_t VI __attribute__((vector_size(16)));
@@ -27,14 +27,12 @@ V_FN VF vf_add(VF a, VF b) { return a + b; }
 V_FN VF vf_sub(VF a, VF b) { return a - b; }
 V_FN VF vf_mul(VF a, VF b) { return a * b; }
 V_FN VF vf_div(VF a, VF b) { return a / b; }
-V_FN VF vf_sqrt(VF a)
-{
+V_FN VF vf_sqrt(VF a) {
     VF r;
     V_EACH_ r[i] = __builtin_sqrtf(a[i]);
     return r;
 }
-V_FN VF vf_fma(VF a, VF b, VF c)
-{
+V_FN VF vf_fma(VF a, VF b, VF c) {
     VF r;
     V_EACH_ r[i] = __builtin_fmaf(a[i], b[i], c[i]);
     return r;
@@ -49,8 +47,7 @@ V_FN VI vi_set1(int32_t x) { return (VI){x, x, x, x}; }
 V_FN VI vi_zero(void) { return vi_set1(0); }
 V_FN VF vf_abs(VF a) { return (VF)((VI)a & vi_set1(INT32_MAX)); }
 V_FN VF vf_neg(VF a) { return (VF)((VI)a ^ vi_set1(INT32_MIN)); }
-V_FN VF vf_copysign(VF mag, VF sgn)
-{
+V_FN VF vf_copysign(VF mag, VF sgn) {
     return (VF)(((VI)mag & vi_set1(INT32_MAX)) | ((VI)sgn & vi_set1(INT32_MIN)));
 }
 
@@ -76,34 +73,29 @@ V_FN VM vf_isnan(VF a) { return (VM)(a != a); }
 V_FN VF vf_min_sel(VF a, VF b) { return vf_select(vf_lt(a, b), a, b); }
 V_FN VF vf_max_sel(VF a, VF b) { return vf_select(vf_gt(a, b), a, b); }
 /* Equal operands differ only as zeros: | of the bits is -0 if either is, & is +0 if either is. */
-V_FN VF vf_minimum(VF a, VF b)
-{
+V_FN VF vf_minimum(VF a, VF b) {
     VF r = (VF)((VI)vf_min_sel(a, b) | (VI)vf_min_sel(b, a));
     return vf_select(vm_or(vf_isnan(a), vf_isnan(b)), a + b, r);
 }
-V_FN VF vf_maximum(VF a, VF b)
-{
+V_FN VF vf_maximum(VF a, VF b) {
     VF r = (VF)((VI)vf_max_sel(a, b) & (VI)vf_max_sel(b, a));
     return vf_select(vm_or(vf_isnan(a), vf_isnan(b)), a + b, r);
 }
 
 /* Adding and taking away 2^23 rounds |a| < 2^23 to an integer; larger values are integers. */
-V_FN VF vf_rint(VF a)
-{
+V_FN VF vf_rint(VF a) {
     VF mag = vf_abs(a), two23 = vf_set1(0x1p23f);
     VF r = vf_copysign((mag + two23) - two23, a);
     return vf_select(vf_lt(mag, two23), r, a + vf_zero());
 }
-V_FN VF vf_floor(VF a)
-{
+V_FN VF vf_floor(VF a) {
     VF r = vf_rint(a);
     return vf_select(vf_gt(r, a), vf_copysign(r - vf_set1(1.0f), a), r);
 }
 V_FN VF vf_ceil(VF a) { return vf_neg(vf_floor(vf_neg(a))); }
 V_FN VF vf_trunc(VF a) { return vf_copysign(vf_floor(vf_abs(a)), a); }
 /* Out of range: the conversion of INT32_MIN, so that no lane is undefined in C. */
-V_FN VI vf_cvtt_i(VF a)
-{
+V_FN VI vf_cvtt_i(VF a) {
     VM fits = vm_and(vf_ge(a, vf_set1(-0x1p31f)), vf_lt(a, vf_set1(0x1p31f)));
     VF safe = vf_select(fits, a, vf_set1(-0x1p31f));
     VI r;
@@ -111,8 +103,7 @@ V_FN VI vf_cvtt_i(VF a)
     return r;
 }
 V_FN VI vf_cvt_i(VF a) { return vf_cvtt_i(vf_rint(a)); }
-V_FN VF vi_cvt_f(VI a)
-{
+V_FN VF vi_cvt_f(VI a) {
     VF r;
     V_EACH_ r[i] = (float)a[i];
     return r;
@@ -123,8 +114,7 @@ V_FN VI vi_iota(void) { return (VI){0, 1, 2, 3}; }
 V_FN VI vi_add(VI a, VI b) { return (VI)((VU_)a + (VU_)b); }
 V_FN VI vi_sub(VI a, VI b) { return (VI)((VU_)a - (VU_)b); }
 V_FN VI vi_mul(VI a, VI b) { return (VI)((VU_)a * (VU_)b); }
-V_FN VI vi_mulhi_u(VI a, VI b)
-{
+V_FN VI vi_mulhi_u(VI a, VI b) {
     VI r;
     V_EACH_ r[i] = (int32_t)(uint32_t)(((uint64_t)(uint32_t)a[i] * (uint32_t)b[i]) >> 32);
     return r;
@@ -135,13 +125,11 @@ V_FN VI vi_xor(VI a, VI b) { return a ^ b; }
 V_FN VI vi_sll(VI a, int count) { return (VI)((VU_)a << (unsigned)count); }
 V_FN VI vi_srl(VI a, int count) { return (VI)((VU_)a >> (unsigned)count); }
 V_FN VI vi_sra(VI a, int count) { return a >> count; }
-V_FN VI vi_sllv(VI a, VI counts)
-{
+V_FN VI vi_sllv(VI a, VI counts) {
     VI ok = (VI)((VU_)counts < (VU_)vi_set1(32));
     return (VI)((VU_)a << ((VU_)counts & (VU_)vi_set1(31))) & ok;
 }
-V_FN VI vi_srlv(VI a, VI counts)
-{
+V_FN VI vi_srlv(VI a, VI counts) {
     VI ok = (VI)((VU_)counts < (VU_)vi_set1(32));
     return (VI)((VU_)a >> ((VU_)counts & (VU_)vi_set1(31))) & ok;
 }
@@ -152,8 +140,7 @@ V_FN VI vi_min(VI a, VI b) { return vi_select(vi_lt(a, b), a, b); }
 V_FN VI vi_max(VI a, VI b) { return vi_select(vi_gt(a, b), a, b); }
 
 /* memory */
-V_FN VF vf_load_n(const float *p, int n)
-{
+V_FN VF vf_load_n(const float *p, int n) {
     float t[VF_LANES] = {0};
     VF r;
     memcpy(t, p, (size_t)n * sizeof *p);
@@ -163,8 +150,7 @@ V_FN VF vf_load_n(const float *p, int n)
 V_FN void vf_store_n(float *p, VF v, int n) { memcpy(p, &v, (size_t)n * sizeof *p); }
 V_FN VF vf_load(const float *p) { return vf_load_n(p, VF_LANES); }
 V_FN void vf_store(float *p, VF v) { vf_store_n(p, v, VF_LANES); }
-V_FN VI vi_load_n(const int32_t *p, int n)
-{
+V_FN VI vi_load_n(const int32_t *p, int n) {
     int32_t t[VF_LANES] = {0};
     VI r;
     memcpy(t, p, (size_t)n * sizeof *p);
@@ -179,8 +165,7 @@ V_FN VI vi_load_u8(const uint8_t *p) { return (VI){p[0], p[1], p[2], p[3]}; }
 
 /* f16: the exponent is rebased by an exact multiplication with 2^112, which also turns half
  * subnormals into normal values; infinities and NaNs get the full exponent afterwards. */
-V_FN VF vf_of_f16_(VI h)
-{
+V_FN VF vf_of_f16_(VI h) {
     VI sign = vi_sll(h & vi_set1(0x8000), 16);
     VI mag = h & vi_set1(0x7fff);
     VI finite = (VI)((VF)vi_sll(mag, 13) * vf_set1(0x1p112f));
@@ -190,8 +175,7 @@ V_FN VF vf_of_f16_(VI h)
 }
 /* A normal half is rounded by the carry of an integer add.  Below 2^-14, adding 0.5 lets the
  * hardware round to a multiple of 2^-24, the unit of half subnormals, left in the low bits. */
-V_FN VI vf_to_f16_(VF v)
-{
+V_FN VI vf_to_f16_(VF v) {
     VI bits = (VI)v;
     VI sign = vi_srl(bits, 16) & vi_set1(0x8000);
     VI mag = bits & vi_set1(INT32_MAX);
@@ -204,21 +188,18 @@ V_FN VI vf_to_f16_(VF v)
     return sign | vi_select(vi_gt(mag, vi_set1(0x7f800000)), nan, r);
 }
 V_FN VF vf_of_bf16_(VI h) { return (VF)vi_sll(h, 16); }
-V_FN VI vf_to_bf16_(VF v)
-{
+V_FN VI vf_to_bf16_(VF v) {
     VI b = (VI)v;
     VI odd = vi_srl(b, 16) & vi_set1(1);
     VI rounded = vi_srl(vi_add(b, vi_add(odd, vi_set1(0x7fff))), 16);
     return vi_select(vf_isnan(v), vi_srl(b, 16) | vi_set1(0x40), rounded);
 }
-V_FN VI v_load16_n_(const uint16_t *p, int n)
-{
+V_FN VI v_load16_n_(const uint16_t *p, int n) {
     uint16_t t[VF_LANES] = {0};
     memcpy(t, p, (size_t)n * sizeof *p);
     return (VI){t[0], t[1], t[2], t[3]};
 }
-V_FN void v_store16_n_(uint16_t *p, VI v, int n)
-{
+V_FN void v_store16_n_(uint16_t *p, VI v, int n) {
     uint16_t t[VF_LANES];
     V_EACH_ t[i] = (uint16_t)v[i];
     memcpy(p, t, (size_t)n * sizeof *p);
@@ -233,9 +214,9 @@ V_FN void vf_store_bf16_n(uint16_t *p, VF v, int n) { v_store16_n_(p, vf_to_bf16
 V_FN void vf_store_bf16(uint16_t *p, VF v) { vf_store_bf16_n(p, v, VF_LANES); }
 
 /* reductions of one register: fold the upper half onto the lower */
-#define V_FOLD_(v, op)                                                                           \
-    VF h4_ = op((v), (VF){(v)[2], (v)[3], (v)[0], (v)[1]});                                      \
-    VF h2_ = op(h4_, (VF){h4_[1], h4_[0], h4_[3], h4_[2]});                                      \
+#define V_FOLD_(v, op)                                                                             \
+    VF h4_ = op((v), (VF){(v)[2], (v)[3], (v)[0], (v)[1]});                                        \
+    VF h2_ = op(h4_, (VF){h4_[1], h4_[0], h4_[3], h4_[2]});                                        \
     return h2_[0]
 V_FN float vf_reduce_add(VF v) { V_FOLD_(v, vf_add); }
 V_FN float vf_reduce_maximum(VF v) { V_FOLD_(v, vf_maximum); }

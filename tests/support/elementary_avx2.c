@@ -24,8 +24,7 @@
 
 void elementary_fill_avx2(elementary_instance *e);
 
-void elementary_fill_avx2(elementary_instance *e)
-{
+void elementary_fill_avx2(elementary_instance *e) {
 #if defined(__x86_64__)
     INSTANCE_FILL(e);
     e->available = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -6,7 +6,9 @@
 
 #if defined(__x86_64__)
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(                                                                      \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))),                   \
+    apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
@@ -24,8 +26,7 @@
 
 void elementary_fill_avx512(elementary_instance *e);
 
-void elementary_fill_avx512(elementary_instance *e)
-{
+void elementary_fill_avx512(elementary_instance *e) {
 #if defined(__x86_64__)
     INSTANCE_FILL(e);
     e->available = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
