@@ -64,7 +64,7 @@ int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int las
     return mlsi_emit_op(e, op, &attrs, 1, &x);
 }
 
-int32_t mlsi_emit_count(mlsi_emit *e, int32_t x, int first, int last) {
+int32_t mlsi_emit_count_int(mlsi_emit *e, int32_t x, int first, int last) {
     int64_t count = 1;
     if (e->st != MLSYS_OK) return 0;
     mlsi_attr_full ones;
@@ -78,12 +78,35 @@ int32_t mlsi_emit_count(mlsi_emit *e, int32_t x, int first, int last) {
         if (n < 0) count = -1;
         if (e->st != MLSYS_OK) return 0;
     }
-    if (count >= 0) return mlsi_emit_cast(e, mlsi_emit_int(e, MLSYS_I64, count), e->compute);
+    if (count >= 0) return mlsi_emit_int(e, MLSYS_I64, count);
     /* A symbolic count becomes data by counting: integer ones, summed. */
     mlsi_attr_reduce all;
     memset(&all, 0, sizeof all);
     int32_t one = mlsi_emit_op(e, MLSI_OP_FULL, &ones, 0, NULL);
-    return mlsi_emit_cast(e, mlsi_emit_op(e, MLSI_OP_REDUCE_SUM, &all, 1, &one), e->compute);
+    return mlsi_emit_op(e, MLSI_OP_REDUCE_SUM, &all, 1, &one);
+}
+
+int32_t mlsi_emit_count(mlsi_emit *e, int32_t x, int first, int last) {
+    return mlsi_emit_cast(e, mlsi_emit_count_int(e, x, first, last), e->compute);
+}
+
+int32_t mlsi_emit_slice(mlsi_emit *e, int32_t x, int axis, int64_t start, int64_t stop) {
+    mlsi_attr_slice attrs;
+    if (e->st != MLSYS_OK) return x;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.starts.n = attrs.stops.n = attrs.steps.n = mlsi_emit_type(e, x)->rank;
+    for (int d = 0; d < attrs.starts.n; d++) {
+        attrs.starts.v[d] = d == axis ? start : 0;
+        attrs.stops.v[d] = d == axis ? stop : INT64_MAX;
+        attrs.steps.v[d] = 1;
+    }
+    return mlsi_emit_op(e, MLSI_OP_SLICE, &attrs, 1, &x);
+}
+
+int32_t mlsi_emit_concat(mlsi_emit *e, int32_t x, int32_t y, int axis) {
+    mlsi_attr_axis attrs = {.axis = axis};
+    int32_t in[2] = {x, y};
+    return mlsi_emit_op(e, MLSI_OP_CONCAT, &attrs, 2, in);
 }
 
 static int32_t emit_shaped(mlsi_emit *e, mlsi_op op, int32_t x, int rank, const int64_t *dims) {

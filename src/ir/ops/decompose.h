@@ -1,5 +1,6 @@
 /* Emitting primitives from a composite's decomposition. A builder remembers its first failure, so
- * that formulas can be written as expressions; the caller returns b.st at the end. */
+ * that formulas can be written as expressions; the caller returns e.st at the end. C leaves the order
+ * of arguments open, so a call has at most one argument that emits: the order of nodes is fixed. */
 #ifndef MLSI_DECOMPOSE_H
 #define MLSI_DECOMPOSE_H
 
@@ -32,6 +33,11 @@ int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int las
 /* Product of x's extents first..last-1 as a scalar of the compute type, rounded once; also when they
  * are symbolic. */
 int32_t mlsi_emit_count(mlsi_emit *e, int32_t x, int first, int last);
+/* The same as i64. */
+int32_t mlsi_emit_count_int(mlsi_emit *e, int32_t x, int first, int last);
+/* Elements [start, stop) of one axis; start and stop may be dims. */
+int32_t mlsi_emit_slice(mlsi_emit *e, int32_t x, int axis, int64_t start, int64_t stop);
+int32_t mlsi_emit_concat(mlsi_emit *e, int32_t x, int32_t y, int axis);
 int32_t mlsi_emit_reshape(mlsi_emit *e, int32_t x, int rank, const int64_t *dims);
 int32_t mlsi_emit_broadcast(mlsi_emit *e, int32_t x, int rank, const int64_t *dims);
 
