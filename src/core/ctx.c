@@ -101,7 +101,7 @@ static mlsys_status ctx_alloc(const mlsys_hooks *hooks, mlsi_ctx **out) {
 }
 
 mlsys_status mlsi_ctx_create(const mlsi_config *config, const mlsys_hooks *hooks, mlsys_ctx *out) {
-    int32_t isa_limit;
+    int32_t isa_limit = MLSI_ISA_PORTABLE;
     MLSI_TRY(mlsi_config_check(config, "ctx", ctx_keys, sizeof ctx_keys / sizeof ctx_keys[0]));
     MLSI_TRY(isa_limit_of(mlsi_config_str(config, "isa", "auto"), &isa_limit));
     int threads = (int)mlsi_config_i64(config, "threads", usable_processors());

@@ -145,7 +145,7 @@ static void slot_drop(slot *s, uint64_t counts) {
 
 mlsys_status mlsi_handle_create(mlsi_object *obj, mlsys_kind kind, struct mlsi_ctx *ctx,
                                 void (*destroy)(mlsi_object *), void *out_handle) {
-    uint32_t index;
+    uint32_t index = 0;
     MLSI_TRY(slot_take(&index));
     slot *s = slot_at(index);
     uint64_t h = atomic_load(&s->handle) | (uint64_t)kind << 1 | 1;

@@ -136,18 +136,21 @@ mlsys_status mlsi_layout_permute(const mlsi_layout *l, const int32_t *perm, mlsi
     return MLSYS_OK;
 }
 
+/* ONNX Slice: negative positions count from the end; then for step > 0 both are clamped to
+ * [0, extent], for step < 0 start to [0, extent - 1] and stop to [-1, extent - 1]. */
 void mlsi_slice_range(int64_t extent, int64_t start, int64_t stop, int64_t step, int64_t *first,
                       int64_t *count) {
-    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
+    int64_t high = step > 0 ? extent : extent - 1, stop_low = step > 0 ? 0 : -1;
+    *first = *count = 0;
+    if (extent <= 0 || step == 0) return;
     if (start < 0) start += extent;
     if (stop < 0) stop += extent;
-    start = start < low ? low : start > high ? high : start;
-    stop = stop < low ? low : stop > high ? high : stop;
-    *first = *count = 0;
+    start = start < 0 ? 0 : start > high ? high : start;
+    stop = stop < stop_low ? stop_low : stop > high ? high : stop;
     uint64_t distance = 0, stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
     if (step > 0 && start < stop) distance = (uint64_t)(stop - start);
     if (step < 0 && start > stop) distance = (uint64_t)(start - stop);
-    if (!distance || !stride) return;
+    if (!distance) return;
     *first = start;
     *count = (int64_t)((distance - 1) / stride) + 1;
 }
