@@ -42,7 +42,7 @@ static const mlsi_type *result_type(const mlsi_func *f, int i) {
 
 static mlsys_status infer_call(mlsi_infer *t) {
     const mlsi_attr_control *c = t->attrs;
-    const mlsi_func *f;
+    const mlsi_func *f = NULL;
     MLSI_TRY(check_func(t, "fn1", c->fn1, &f));
     MLSI_TRY(check_arguments(t, f, 0));
     MLSI_TRY(check_count(t, f, t->n_out));
@@ -52,7 +52,7 @@ static mlsys_status infer_call(mlsi_infer *t) {
 
 static mlsys_status infer_if(mlsi_infer *t) {
     const mlsi_attr_control *c = t->attrs;
-    const mlsi_func *f, *g;
+    const mlsi_func *f = NULL, *g = NULL;
     char a[160], b[160];
     MLSI_TRY(check_func(t, "fn1", c->fn1, &f));
     MLSI_TRY(check_func(t, "fn2", c->fn2, &g));
@@ -76,7 +76,7 @@ static mlsys_status infer_if(mlsi_infer *t) {
 
 static mlsys_status infer_while(mlsi_infer *t) {
     const mlsi_attr_control *c = t->attrs;
-    const mlsi_func *cond, *body;
+    const mlsi_func *cond = NULL, *body = NULL;
     char a[160], b[160];
     MLSI_TRY(check_func(t, "fn1", c->fn1, &cond));
     MLSI_TRY(check_func(t, "fn2", c->fn2, &body));
@@ -123,7 +123,7 @@ static const mlsi_attr_desc while_attrs[] = {
     {.name = NULL}};
 
 #define CONTROL                                                                                    \
-    .max_in = MLSI_MAX_OPERANDS, .max_out = MLSI_MAX_OPERANDS, .cost = cost_none,                  \
+    .min_out = 1, .max_in = MLSI_MAX_OPERANDS, .max_out = MLSI_MAX_OPERANDS, .cost = cost_none,    \
     .traits = MLSI_TRAIT_CONTROL | MLSI_TRAIT_DIFFERENTIABLE,                                      \
     .attrs_size = sizeof(mlsi_attr_control), .special = "None of its own."
 
@@ -134,7 +134,7 @@ const mlsi_op_def mlsi_op_def_if = {CONTROL, .min_in = 1, .operands = "pred, arg
     .doc = "fn1(args) if pred (bool scalar) is true, else fn2(args). Both have the same types; only the chosen "
            "one runs.",
     .onnx = "If"};
-const mlsi_op_def mlsi_op_def_while = {CONTROL, .min_in = 1, .min_out = 1, .operands = "carried...",
+const mlsi_op_def mlsi_op_def_while = {CONTROL, .min_in = 1, .operands = "carried...",
     .attrs = while_attrs, .infer = infer_while,
     .doc = "While fn1(carried) is true, carried = fn2(carried); the results are the last carried values. Types "
            "do not change.",
@@ -202,7 +202,7 @@ static const mlsi_attr_desc custom_attrs[] = {
      .required = true, .help = "which of the graph's custom ops"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_custom = {.max_in = MLSI_MAX_OPERANDS, .max_out = MLSI_MAX_OPERANDS,
+const mlsi_op_def mlsi_op_def_custom = {.min_out = 1, .max_in = MLSI_MAX_OPERANDS, .max_out = MLSI_MAX_OPERANDS,
     .operands = "args...", .attrs_size = sizeof(mlsi_attr_custom), .attrs = custom_attrs,
     .traits = MLSI_TRAIT_CONTROL, .infer = infer_custom, .cost = cost_none,
     .doc = "An op that the program registered (mlsys_op_register): its callbacks give types and values.",

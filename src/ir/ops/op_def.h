@@ -114,6 +114,13 @@ mlsys_status mlsi_attrs_resolve(const mlsi_op_def *def, const void *attrs, const
 bool mlsi_attrs_equal(const mlsi_op_def *def, const void *a, const void *b);
 uint64_t mlsi_attrs_hash(const mlsi_op_def *def, const void *attrs);
 
+/* ---- text (schema.c) -------------------------------------------------------------------------------- */
+
+/* The op as a Markdown page. */
+void mlsi_op_schema_text(mlsi_op op, mlsi_text *out);
+/* Its attributes, one a line: "axis (integer; -1): axis of the rows". */
+void mlsi_op_attrs_text(mlsi_op op, mlsi_text *out);
+
 /* ---- shared by the families (infer_rules.c) --------------------------------------------------------- */
 
 /* "add: operand 1 (b): dtype i32, expected f32": operand names come from def->operands. */
