@@ -1,0 +1,11 @@
+/* A language model of 2 layers with random weights and a byte-level SentencePiece vocabulary, for tests
+ * that need a real file but no sense in what it says. */
+#ifndef MLSI_TESTS_TINY_MODEL_H
+#define MLSI_TESTS_TINY_MODEL_H
+
+enum { TINY_VOCAB = 264, TINY_CONTEXT = 64 };
+
+/* Write the file; the same bytes each time. Returns 0, or -1 when it cannot be written. */
+int tiny_model_write(const char *path);
+
+#endif
