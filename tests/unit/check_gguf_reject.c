@@ -385,7 +385,7 @@ int main(void) {
     Suite *s = suite_create("gguf_reject");
     TCase *t = tcase_create("reject");
     suite_add_tcase(s, t);
-    tcase_set_timeout(t, 60);
+    tcase_set_timeout(t, 120);
     tcase_add_test(t, preamble);
     tcase_add_test(t, hostile_counts_and_lengths);
     tcase_add_test(t, metadata_rules);
