@@ -27,7 +27,7 @@
     X(tan, 1.5, 1.0)                                                                               \
     X(asin, 1.0, 1.0)                                                                              \
     X(acos, 1.0, 1.0)                                                                              \
-    X(atan, 1.25, 1.0)                                                                             \
+    X(atan, 1.0, 1.0)                                                                              \
     X(sinh, 1.0, 1.0)                                                                              \
     X(cosh, 1.0, 1.0)                                                                              \
     X(tanh, 1.0, 1.0)                                                                              \
@@ -43,7 +43,7 @@
     X(softplus, 2.0, 2.0)
 #define MLSI_ELEMENTARY_BINARY(X)                                                                  \
     X(pow, 1.0, 1.0)                                                                               \
-    X(atan2, 1.5, 1.0)
+    X(atan2, 1.0, 1.0)
 
 #define MLSI_ELEMENTARY_DECLARE_1(name, ulp32, ulp64)                                              \
     float mlsi_ef_##name(float x);                                                                 \

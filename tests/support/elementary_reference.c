@@ -29,6 +29,7 @@ double ulp_error_f32(float got, double exact) {
     if (isinf(exact)) return g == exact ? 0.0 : HUGE_VAL;
     if (isinf(g)) g = copysign(0x1p128, g);
     frexp(exact, &e);
+    if (exact == 0) e = -149;
     e = e - 24 < -149 ? -149 : e - 24;
     if (e > 104) e = 104;
     if (fabs(exact) > 0x1p128 && fabs(g) == 0x1p128 && (g > 0) == (exact > 0)) return 0.0;

@@ -12,6 +12,23 @@ double reference_f64(int row, double x, double y);
  * against a number, or a wrong sign of zero or infinity: HUGE_VAL. */
 double ulp_error_f32(float got, double exact);
 
+/* The same for f64 (at least 2^-1074). */
+double ulp_error_f64(double got, long double exact);
+
+/* Row of mlsi_elementary_table beyond f64, as references for f64 results.  By libm in long double, which
+ * must have 64 bits of precision or more (reference_long_works); by MPFR, found at run time
+ * (reference_mpfr_open: 0 if absent). */
+int reference_long_works(void);
+long double reference_long(int row, double x, double y);
+int reference_mpfr_open(void);
+long double reference_mpfr(int row, double x, double y);
+
+/* The finite f64 value nearest below which sigmoid's exp(-x) overflows: there it is 0 by definition. */
+int reference_out_of_contract(int row, double x);
+
+/* Arguments for row from random bits: all exponents, and dense where the function lives. */
+void elementary_f64_arguments(int row, uint64_t (*next)(void *), void *state, double *x, double *y);
+
 /* A pair for a binary row whose result is mostly neither 0 nor infinite, from 64 random bits. */
 void elementary_moderate_pair(int row, uint64_t h, float *x, float *y);
 
