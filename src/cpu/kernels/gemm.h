@@ -1,0 +1,104 @@
+/* One general product behind dot_general, matmul and quant_matmul:
+ *
+ *     C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n]     (docs/numerics.md)
+ *
+ * Each of batch, m, n, k is an *index*: a nest of dims with one stride per operand. So transposed,
+ * sliced and broadcast operands, several contracted axes and strided outputs are all the same case.
+ *
+ * B is seen as *panels*: columns [p * width, (p + 1) * width) of all rows k. A *panel source* knows
+ * how one kind of B (strided view, packed floats, packed blocks) turns into f32 tiles. Lanes hold
+ * columns, never k, so the order along K costs nothing: a segment of 256 is the cache block. */
+#ifndef MLSI_KERNELS_GEMM_H
+#define MLSI_KERNELS_GEMM_H
+
+#include "cpu/kernel.h"
+
+enum {
+    GEMM_SEGMENT = 256,          /* of the K order: fixed by docs/numerics.md */
+    GEMM_NR = 2 * VF_LANES,      /* columns of a tile: two registers */
+    GEMM_WIDE = 4 * GEMM_NR,     /* columns that a strided B is fetched by: whole cache lines */
+    GEMM_SMALL_M = 4,            /* up to here B is read once, straight into registers */
+};
+#if defined(MLSI_ISA_IS_AVX512)
+enum { GEMM_MR = 14 }; /* 28 of 32 registers are sums */
+#elif defined(MLSI_ISA_IS_AVX2)
+enum { GEMM_MR = 6 };  /* 12 of 16 */
+#else
+enum { GEMM_MR = 4 };
+#endif
+enum { GEMM_MB = 240 / GEMM_MR * GEMM_MR }; /* rows of A per task: a segment of them fits L2 */
+enum { GEMM_NB = 256 };                     /* columns per task when sums need a buffer */
+
+typedef enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_OPERANDS } gemm_operand;
+
+/* Starts as {.count = 1}; dims of extent 1 are left out. Strides are in elements. */
+typedef struct gemm_index {
+    int dims;
+    int64_t count;
+    int64_t extent[MLSYS_MAX_DIMS];
+    int64_t stride[GEMM_OPERANDS][MLSYS_MAX_DIMS];
+} gemm_index;
+
+void MLSI_K(gemm_index_add)(gemm_index *x, int64_t extent, int64_t sa, int64_t sb, int64_t sc);
+/* Merge dims that all operands walk as one. */
+void MLSI_K(gemm_index_merge)(gemm_index *x);
+int64_t MLSI_K(gemm_index_offset)(const gemm_index *x, gemm_operand o, int64_t i);
+/* Offsets of n elements from element first. */
+void MLSI_K(gemm_index_offsets)(const gemm_index *x, gemm_operand o, int64_t first, int64_t n,
+                                int64_t *offsets);
+/* One stride for the whole index (any value when count <= 1)? */
+static inline bool gemm_index_linear(const gemm_index *x) { return x->dims <= 1; }
+static inline int64_t gemm_index_stride(const gemm_index *x, gemm_operand o) {
+    return x->dims ? x->stride[o][x->dims - 1] : 1;
+}
+
+typedef struct gemm gemm;
+
+/* A kind of B. */
+typedef struct gemm_source {
+    int width; /* columns of a panel, a multiple of GEMM_NR */
+    /* B[k0 .. k0+kc) of a panel as width / GEMM_NR tiles [kc][GEMM_NR], zeros past the last column:
+     * written to buffer, or where they already are. k0 is a multiple of GEMM_SEGMENT. */
+    const float *(*expand)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
+                           float *buffer);
+    /* Optional: 1 <= mr <= GEMM_SMALL_M whole rows times `panels` panels, all of K:
+     * out[r * ldo + column]. Columns past the last one may get anything. */
+    void (*rows)(const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr,
+                 const float *a, int64_t lda, float *out, int64_t ldo);
+} gemm_source;
+
+struct gemm {
+    gemm_index batch, m, n, k;
+    const char *a, *b;
+    char *c;
+    mlsys_dtype a_type, b_type, c_type;
+    /* batch.stride[GEMM_B] counts elements for a strided B, whole matrices for a packed one. */
+    const uint8_t *packed;
+    int64_t packed_matrix_bytes;
+    const gemm_source *source;
+};
+
+/* The product that a dot_general or matmul asks for. packed: from gemm_pack, or NULL. a and c may be
+ * NULL when only B is of interest (packing). */
+void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_view *b,
+                          const mlsi_view *c, const void *attrs, const void *packed);
+
+void MLSI_K(gemm_run)(const gemm *g, mlsi_pool *pool, void *work);
+uint64_t MLSI_K(gemm_work)(const gemm *g, int threads);
+
+/* dst[i * ld + j] = f32(src[row[i] + column[j]]); row_step and column_step tell the common distance
+ * of neighbouring rows or columns in elements, 0 when there is none. */
+void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t,
+                         const int64_t *row, int64_t rows, int64_t row_step,
+                         const int64_t *column, int64_t columns, int64_t column_step);
+
+/* Sources for float B. */
+extern const gemm_source MLSI_K(gemm_strided), MLSI_K(gemm_packed_f32), MLSI_K(gemm_packed_f16),
+    MLSI_K(gemm_packed_bf16);
+/* Packed form of [batches][K][N]: matrices of [panel][k][GEMM_NR] in the dtype of B. */
+uint64_t MLSI_K(gemm_pack_bytes)(const gemm *g);
+void MLSI_K(gemm_pack)(const gemm *g, void *packed, mlsi_pool *pool);
+/* The source that reads such a form; NULL for a dtype that is not packed. */
+const gemm_source *MLSI_K(gemm_packed_source)(mlsys_dtype t);
+
+#endif
