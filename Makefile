@@ -157,15 +157,19 @@ PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/*.c
 TEST_SCRIPTS := $(call pick,$(sort $(wildcard $(TEST_DIRS:%=tests/%/check_*.sh))))
 TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c))
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OUT)/obj/%.o)
+# An archive, so that a test links only the support that it uses.
+TEST_LIB := $(OUT)/obj/tests/support.a
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN := $(FUZZ_SRC:tests/%.c=$(OUT)/tests/%)
 REPLAY_BIN := $(if $(TESTS),,$(patsubst tests/fuzz/fuzz_%.c,$(OUT)/tests/fuzz/replay_%,$(filter $(TEST_DIRS:%=tests/%/%),$(FUZZ_SRC))))
 $(OUT)/obj/tests/%.o: tests/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(CC) $(BASE_CFLAGS) -Itests $(CHECK_CFLAGS) -c $< -o $@
-$(OUT)/tests/%: tests/%.c $(TEST_LIB_OBJ) $(LIB_STATIC)
+$(TEST_LIB): $(TEST_LIB_OBJ)
+	rm -f $@ && $(AR) rcs $@ $(TEST_LIB_OBJ)
+$(OUT)/tests/%: tests/%.c $(TEST_LIB) $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB_OBJ) $(LIB_STATIC) -o $@ \
+	$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB) $(LIB_STATIC) -o $@ \
 	  $(CHECK_LIBS) $(LIBS)
 $(OUT)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB_STATIC)
 	@mkdir -p $(@D)
