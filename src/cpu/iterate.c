@@ -57,7 +57,7 @@ static bool mergeable(const mlsi_iter *it, int d, const mlsi_view *b, int inner)
 }
 
 void mlsi_iter_init(mlsi_iter *it, const mlsi_view *const *views, int n) {
-    mlsi_view b[MLSI_ITER_VIEWS];
+    mlsi_view b[MLSI_ITER_VIEWS] = {{0}};
     int order[MLSYS_MAX_DIMS], kept = 0;
     int64_t sizes[MLSI_ITER_VIEWS];
     *it = (mlsi_iter){.views = n, .count = 1};

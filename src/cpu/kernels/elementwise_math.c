@@ -1,10 +1,12 @@
 /* Elementary functions of floats and the activations made of them. */
 #include "cpu/kernels/elementwise.h"
+#include "core/elementary.h"
 #include "core/elementary.inc"
 
 #define MATH(name)                                                                                 \
     MAP_F32(name, 1, ef_##name(a))                                                                 \
-    ELEMENTWISE_OP(name, name##_f32, NULL, NULL, false)
+    MAP_F64(name, 1, mlsi_ed_##name(a))                                                            \
+    ELEMENTWISE_OP(name, name##_f32, name##_f64, NULL, false)
 
 MATH(cbrt)
 MATH(exp)
@@ -29,9 +31,11 @@ MATH(atanh)
 MATH(erf)
 MATH(erfc)
 MAP_F32(pow, 2, ef_pow(a, b))
-ELEMENTWISE_OP(pow, pow_f32, NULL, NULL, false)
+MAP_F64(pow, 2, mlsi_ed_pow(a, b))
+ELEMENTWISE_OP(pow, pow_f32, pow_f64, NULL, false)
 MAP_F32(atan2, 2, ef_atan2(a, b))
-ELEMENTWISE_OP(atan2, atan2_f32, NULL, NULL, false)
+MAP_F64(atan2, 2, mlsi_ed_atan2(a, b))
+ELEMENTWISE_OP(atan2, atan2_f32, atan2_f64, NULL, false)
 
 /* ---- activations: every written operation rounds ------------------------------------------------ */
 
@@ -50,25 +54,36 @@ V_FN VF gelu_erf(VF x)
     return vf_mul(vf_mul(vf_set1(0.5f), x), vf_add(vf_set1(1.0f), e));
 }
 
+static double sigmoid64(double x) { return 1.0 / (1.0 + mlsi_ed_exp(-x)); }
+
+static double gelu_tanh64(double x) {
+    double inner = 0.79788456080286536 * (x + 0.044715 * ((x * x) * x));
+    return (0.5 * x) * (1.0 + mlsi_ed_tanh(inner));
+}
+
+static double gelu_erf64(double x) {
+    return (0.5 * x) * (1.0 + mlsi_ed_erf(x * 0.70710678118654752));
+}
+
 MAP_F32(sigmoid, 1, ef_sigmoid(a))
-ELEMENTWISE_OP(sigmoid, sigmoid_f32, NULL, NULL, false)
+MAP_F64(sigmoid, 1, sigmoid64(a))
+ELEMENTWISE_OP(sigmoid, sigmoid_f32, sigmoid_f64, NULL, false)
 MAP_F32(silu, 1, vf_mul(a, ef_sigmoid(a)))
-ELEMENTWISE_OP(silu, silu_f32, NULL, NULL, false)
+MAP_F64(silu, 1, a * sigmoid64(a))
+ELEMENTWISE_OP(silu, silu_f32, silu_f64, NULL, false)
 MAP_F32(gelu_tanh, 1, gelu_tanh(a))
-ELEMENTWISE_OP(gelu_tanh, gelu_tanh_f32, NULL, NULL, false)
+MAP_F64(gelu_tanh, 1, gelu_tanh64(a))
+ELEMENTWISE_OP(gelu_tanh, gelu_tanh_f32, gelu_tanh_f64, NULL, false)
 MAP_F32(gelu_erf, 1, gelu_erf(a))
-ELEMENTWISE_OP(gelu_erf, gelu_erf_f32, NULL, NULL, false)
+MAP_F64(gelu_erf, 1, gelu_erf64(a))
+ELEMENTWISE_OP(gelu_erf, gelu_erf_f32, gelu_erf_f64, NULL, false)
 
 static mlsys_status gelu_run(const mlsi_kernel_args *args) {
     const mlsi_attr_gelu *attrs = args->attrs;
     return attrs->form == MLSI_GELU_TANH ? gelu_tanh_run(args) : gelu_erf_run(args);
 }
 
-static bool accepts_f32_class(const mlsi_query *q) {
-    return accepts_float(q) && q->in[0].dtype != MLSYS_F64;
-}
-
-#define MATH_ROW(ID, id) ELEMENTWISE_ROW(ID, id, accepts_f32_class, 1)
+#define MATH_ROW(ID, id) ELEMENTWISE_ROW(ID, id, accepts_float, 1)
 
 MLSI_KERNEL_TABLE(elementwise_math) = {
     MATH_ROW(CBRT, cbrt),
@@ -96,7 +111,7 @@ MLSI_KERNEL_TABLE(elementwise_math) = {
     MATH_ROW(SIGMOID, sigmoid),
     MATH_ROW(SILU, silu),
     MATH_ROW(GELU, gelu),
-    ELEMENTWISE_ROW(POW, pow, accepts_f32_class, 3),
-    ELEMENTWISE_ROW(ATAN2, atan2, accepts_f32_class, 3),
+    ELEMENTWISE_ROW(POW, pow, accepts_float, 3),
+    ELEMENTWISE_ROW(ATAN2, atan2, accepts_float, 3),
     {.run = NULL},
 };
