@@ -2,8 +2,8 @@
  *
  *     MLSI_FAULT_ROW(NAME, "file of the site", "suite that must fail", "what it breaks")
  *
- * The site reads  if (mlsi_fault(MLSI_FAULT_NAME)) <do it wrongly>. The suite is a path under tests/
- * without suffix, e.g. "unit/check_gguf" or "fuzz/replay_gguf". tests/faults.sh builds with
+ * The site reads  if (mlsi_fault(MLSI_FAULT_NAME)) <do it wrongly>. The suite is a path under
+ * tests/ without suffix, e.g. "unit/check_gguf" or "fuzz/replay_gguf". tests/faults.sh builds with
  * -DMLSI_FAULTS=1, plants each row in turn and demands that its suite fails.
  *
  * Included several times; no include guard. */

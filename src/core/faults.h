@@ -1,5 +1,5 @@
-/* Planting defects in test builds. In every other build mlsi_fault(id) is the constant false and the
- * faulty branch disappears.
+/* Planting defects in test builds. In every other build mlsi_fault(id) is the constant false and
+ * the faulty branch disappears.
  *
  * With -DMLSI_FAULTS=1 one fault at a time is live: the one named by the environment variable
  * MLSI_FAULT (read once), or chosen by mlsi_fault_select. The list is core/fault_list.h. */

@@ -12,7 +12,8 @@ static mlsys_status refused(const char *path, const char *step, int error) {
     mlsys_status code = error == ENOENT || error == ENOTDIR ? MLSYS_E_NOTFOUND
                         : error == ENOMEM                   ? MLSYS_E_NOMEM
                                                             : MLSYS_E_IO;
-    return mlsi_fail(code, "%.400s: cannot %s: %s", path, step, strerror_r(error, text, sizeof text));
+    return mlsi_fail(code, "%.400s: cannot %s: %s", path, step,
+                     strerror_r(error, text, sizeof text));
 }
 
 static mlsys_status map_file(const char *path, int fd, mlsi_file_bytes *f) {
@@ -32,8 +33,9 @@ static mlsys_status read_file(const char *path, int fd, mlsi_file_bytes *f) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return refused(path, "read the file", errno);
         if (n == 0)
-            return mlsi_fail(MLSYS_E_IO, "%.400s: the file shrank from %llu to %llu bytes while read",
-                             path, (unsigned long long)f->size, (unsigned long long)at);
+            return mlsi_fail(MLSYS_E_IO,
+                             "%.400s: the file shrank from %llu to %llu bytes while read", path,
+                             (unsigned long long)f->size, (unsigned long long)at);
         at += (uint64_t)n;
     }
     return MLSYS_OK;
@@ -42,8 +44,7 @@ static mlsys_status read_file(const char *path, int fd, mlsi_file_bytes *f) {
 static mlsys_status fill(const char *path, int fd, bool map, mlsi_file_bytes *f) {
     struct stat st;
     if (fstat(fd, &st) != 0) return refused(path, "read the file's size", errno);
-    if (!S_ISREG(st.st_mode))
-        return mlsi_fail(MLSYS_E_IO, "%.400s: not a regular file", path);
+    if (!S_ISREG(st.st_mode)) return mlsi_fail(MLSYS_E_IO, "%.400s: not a regular file", path);
     f->size = (uint64_t)st.st_size;
     if (f->size > SIZE_MAX / 2)
         return mlsi_fail(MLSYS_E_IO, "%.400s: %llu bytes are too many for this process", path,

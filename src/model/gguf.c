@@ -34,8 +34,7 @@ static mlsys_status tensor_bytes(const mlsi_gguf_scan *s, tensor_entry *e) {
         fits = fits && mlsi_mul_u64(count, n, &count) && count <= INT64_MAX;
         if (mlsi_fault(MLSI_FAULT_GGUF_DIM_PRODUCT)) fits = true;
     }
-    if (!fits)
-        return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "%u dims product overflows", e->rank);
+    if (!fits) return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "%u dims product overflows", e->rank);
     if (ne0 % per_block != 0)
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
                              "dim 0 is %llu, not a multiple of the %llu elements of a %s block",
@@ -66,7 +65,8 @@ static mlsys_status read_tensor(mlsi_gguf_scan *s, tensor_entry *e) {
                              e->type ? e->type->name : "unknown");
     MLSI_TRY(tensor_bytes(s, e));
     if (e->offset % s->alignment != 0)
-        return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "offset %llu is not a multiple of the alignment %llu",
+        return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
+                             "offset %llu is not a multiple of the alignment %llu",
                              (unsigned long long)e->offset, (unsigned long long)s->alignment);
     return MLSYS_OK;
 }
@@ -77,19 +77,21 @@ static mlsys_status read_preamble(mlsi_gguf_scan *s, mlsi_gguf *g) {
     s->item = NULL;
     MLSI_TRY(mlsi_gguf_need(s, 24, "header"));
     if (memcmp(s->base, "GGUF", 4) != 0)
-        return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
-                             "not a GGUF file: the first bytes are %02x %02x %02x %02x, not \"GGUF\"",
-                             s->base[0], s->base[1], s->base[2], s->base[3]);
+        return mlsi_gguf_bad(
+            s, MLSYS_E_FORMAT,
+            "not a GGUF file: the first bytes are %02x %02x %02x %02x, not \"GGUF\"", s->base[0],
+            s->base[1], s->base[2], s->base[3]);
     s->pos = 4;
     MLSI_TRY(mlsi_gguf_read_u32(s, "version", &g->version));
     if (g->version != 0 && (g->version & 0xFFFF) == 0)
-        return mlsi_gguf_bad(s, MLSYS_E_UNSUPPORTED,
-                             "the file is big-endian (version bytes 0x%08x); only little-endian GGUF "
-                             "is read",
-                             g->version);
+        return mlsi_gguf_bad(
+            s, MLSYS_E_UNSUPPORTED,
+            "the file is big-endian (version bytes 0x%08x); only little-endian GGUF "
+            "is read",
+            g->version);
     if (g->version != 2 && g->version != 3)
-        return mlsi_gguf_bad(s, MLSYS_E_UNSUPPORTED, "GGUF version %u is not supported (2 and 3 are)",
-                             g->version);
+        return mlsi_gguf_bad(s, MLSYS_E_UNSUPPORTED,
+                             "GGUF version %u is not supported (2 and 3 are)", g->version);
     MLSI_TRY(mlsi_gguf_read_u64(s, "tensor count", &g->n_tensors));
     MLSI_TRY(mlsi_gguf_read_u64(s, "metadata count", &g->n_kv));
     uint64_t left = s->size - s->pos;

@@ -1,11 +1,11 @@
 /* GGUF v2 and v3: a checked index over the bytes of a model file.
  *
- * mlsi_gguf_open validates the whole header before anything is used: counts, lengths, types, nesting,
- * duplicates, extents, products, alignment, bounds and overlaps of tensor data. Afterwards every
- * pointer handed out lies inside the file, and lookups cannot fail for reasons of format.
+ * mlsi_gguf_open validates the whole header before anything is used: counts, lengths, types,
+ * nesting, duplicates, extents, products, alignment, bounds and overlaps of tensor data. Afterwards
+ * every pointer handed out lies inside the file, and lookups cannot fail for reasons of format.
  *
- * The bytes are borrowed: they must outlive the index and must not change. Memory of the index is at
- * most 10 times the header's bytes plus 128 KiB, whatever the file claims.
+ * The bytes are borrowed: they must outlive the index and must not change. Memory of the index is
+ * at most 10 times the header's bytes plus 128 KiB, whatever the file claims.
  *
  * Threads: an open index is immutable; any thread may read it. */
 #ifndef MLSI_GGUF_H
@@ -63,17 +63,17 @@ typedef struct mlsi_gguf_tensor {
 
 typedef struct mlsi_gguf {
     mlsi_alloc *alloc;
-    mlsi_arena arena;   /* names, string tables, the arrays below */
-    const char *file;   /* for error sentences */
+    mlsi_arena arena; /* names, string tables, the arrays below */
+    const char *file; /* for error sentences */
     const uint8_t *base;
     uint64_t size;
     uint32_t version;
     uint64_t alignment;  /* of tensor data: a power of two >= 8 */
     uint64_t data_start; /* file offset of the tensor data */
     uint64_t n_kv, n_tensors;
-    mlsi_gguf_kv *kv;           /* in the file's order */
-    mlsi_gguf_tensor *tensors;  /* in the file's order */
-    uint32_t *kv_by_key;        /* indices in ascending order of key bytes */
+    mlsi_gguf_kv *kv;          /* in the file's order */
+    mlsi_gguf_tensor *tensors; /* in the file's order */
+    uint32_t *kv_by_key;       /* indices in ascending order of key bytes */
     uint32_t *tensors_by_name;
 } mlsi_gguf;
 
@@ -111,16 +111,16 @@ mlsys_status mlsi_gguf_get_bool_or(const mlsi_gguf *g, const char *key, bool abs
 mlsi_gguf_str mlsi_gguf_array_str(const mlsi_gguf_array *a, uint64_t i);
 int64_t mlsi_gguf_array_i64(const mlsi_gguf_array *a, uint64_t i);
 double mlsi_gguf_array_f64(const mlsi_gguf_array *a, uint64_t i);
-float mlsi_gguf_array_f32(const mlsi_gguf_array *a, uint64_t i); /* of MLSI_GGUF_F32 */
+float mlsi_gguf_array_f32(const mlsi_gguf_array *a, uint64_t i);   /* of MLSI_GGUF_F32 */
 int32_t mlsi_gguf_array_i32(const mlsi_gguf_array *a, uint64_t i); /* of MLSI_GGUF_I32 or _U32 */
 bool mlsi_gguf_array_bool(const mlsi_gguf_array *a, uint64_t i);
 
 bool mlsi_gguf_str_eq(mlsi_gguf_str s, const char *text);
 const char *mlsi_gguf_type_name(mlsi_gguf_type type); /* "u8" ... "f64"; "?" for others */
 
-/* The value as text: numbers in decimal (the shortest digits that read back), arrays as JSON with at
- * most max_items elements of each, then "... n in all". A string that is the value itself is written
- * as it is, or as JSON when quoted. */
+/* The value as text: numbers in decimal (the shortest digits that read back), arrays as JSON with
+ * at most max_items elements of each, then "... n in all". A string that is the value itself is
+ * written as it is, or as JSON when quoted. */
 void mlsi_gguf_value_text(const mlsi_gguf_kv *kv, bool quoted, uint64_t max_items, mlsi_text *out);
 
 /* ---- tensors -------------------------------------------------------------------------------- */

@@ -73,8 +73,8 @@ static mlsys_status lookup(const mlsi_gguf *g, const char *key, const mlsi_gguf_
 }
 
 static mlsys_status wrong_type(const mlsi_gguf *g, const mlsi_gguf_kv *kv, const char *wanted) {
-    return mlsi_fail(MLSYS_E_FORMAT, "%s: metadata key \"%.96s\" is %s, wanted %s", g->file, kv->key,
-                     mlsi_gguf_type_name(kv->type), wanted);
+    return mlsi_fail(MLSYS_E_FORMAT, "%s: metadata key \"%.96s\" is %s, wanted %s", g->file,
+                     kv->key, mlsi_gguf_type_name(kv->type), wanted);
 }
 
 mlsys_status mlsi_gguf_get_u64(const mlsi_gguf *g, const char *key, uint64_t *out) {
@@ -84,8 +84,8 @@ mlsys_status mlsi_gguf_get_u64(const mlsi_gguf *g, const char *key, uint64_t *ou
     if (!is_int(kv->type)) return wrong_type(g, kv, "an integer");
     int64_t v = load_int(kv->type, kv->value);
     if (v < 0 && kv->type != MLSI_GGUF_U64)
-        return mlsi_fail(MLSYS_E_FORMAT, "%s: metadata key \"%.96s\" is negative: %lld", g->file, key,
-                         (long long)v);
+        return mlsi_fail(MLSYS_E_FORMAT, "%s: metadata key \"%.96s\" is negative: %lld", g->file,
+                         key, (long long)v);
     *out = (uint64_t)v;
     return MLSYS_OK;
 }
@@ -97,8 +97,8 @@ mlsys_status mlsi_gguf_get_i64(const mlsi_gguf *g, const char *key, int64_t *out
     if (!is_int(kv->type)) return wrong_type(g, kv, "an integer");
     int64_t v = load_int(kv->type, kv->value);
     if (v < 0 && kv->type == MLSI_GGUF_U64)
-        return mlsi_fail(MLSYS_E_FORMAT, "%s: metadata key \"%.96s\" is %llu, above 2^63-1", g->file,
-                         key, (unsigned long long)v);
+        return mlsi_fail(MLSYS_E_FORMAT, "%s: metadata key \"%.96s\" is %llu, above 2^63-1",
+                         g->file, key, (unsigned long long)v);
     *out = v;
     return MLSYS_OK;
 }
@@ -127,8 +127,8 @@ mlsys_status mlsi_gguf_get_str(const mlsi_gguf *g, const char *key, mlsi_gguf_st
     *out = (mlsi_gguf_str){.data = "", .len = 0};
     MLSI_TRY(lookup(g, key, &kv));
     if (kv->type != MLSI_GGUF_STR) return wrong_type(g, kv, "a string");
-    *out = (mlsi_gguf_str){.data = (const char *)kv->value + 8,
-                           .len = mlsi_gguf_load_u64(kv->value)};
+    *out =
+        (mlsi_gguf_str){.data = (const char *)kv->value + 8, .len = mlsi_gguf_load_u64(kv->value)};
     return MLSYS_OK;
 }
 

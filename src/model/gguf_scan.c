@@ -30,10 +30,9 @@ mlsys_status mlsi_gguf_bad(const mlsi_gguf_scan *s, mlsys_status code, const cha
 mlsys_status mlsi_gguf_need(const mlsi_gguf_scan *s, uint64_t bytes, const char *field) {
     if (s->size - s->pos >= bytes) return MLSYS_OK;
     if (mlsi_fault(MLSI_FAULT_GGUF_STRING_BOUND) && s->pos + bytes <= s->size) return MLSYS_OK;
-    return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
-                         "%s needs %llu bytes at offset %llu, the file has %llu (truncated)", field,
-                         (unsigned long long)bytes, (unsigned long long)s->pos,
-                         (unsigned long long)s->size);
+    return mlsi_gguf_bad(
+        s, MLSYS_E_FORMAT, "%s needs %llu bytes at offset %llu, the file has %llu (truncated)",
+        field, (unsigned long long)bytes, (unsigned long long)s->pos, (unsigned long long)s->size);
 }
 
 mlsys_status mlsi_gguf_read_u32(mlsi_gguf_scan *s, const char *field, uint32_t *out) {
@@ -61,7 +60,8 @@ mlsys_status mlsi_gguf_read_str(mlsi_gguf_scan *s, const char *field, mlsi_gguf_
     return MLSYS_OK;
 }
 
-/* Bytes of the UTF-8 character at p, by Unicode's table of well-formed sequences; 0 if malformed. */
+/* Bytes of the UTF-8 character at p, by Unicode's table of well-formed sequences; 0 if malformed.
+ */
 static int utf8_len(const uint8_t *p, uint64_t n) {
     uint8_t c = p[0];
     if (c < 0x80) return 1;
@@ -131,8 +131,9 @@ static mlsys_status read_array(mlsi_gguf_scan *s, int depth, mlsi_arena *arena,
     if (type >= MLSI_GGUF_TYPES)
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "array element type %u is unknown (0 to 12)", type);
     /* strings have a length at least, arrays a type and a length */
-    uint64_t each = type == MLSI_GGUF_STR ? 8 : type == MLSI_GGUF_ARRAY ? 12
-                                                                        : mlsi_gguf_scalar_bytes(type);
+    uint64_t each = type == MLSI_GGUF_STR     ? 8
+                    : type == MLSI_GGUF_ARRAY ? 12
+                                              : mlsi_gguf_scalar_bytes(type);
     if (count > (s->size - s->pos) / each)
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT,
                              "array of %llu %s needs at least %llu bytes each at offset %llu, the "
@@ -140,7 +141,8 @@ static mlsys_status read_array(mlsi_gguf_scan *s, int depth, mlsi_arena *arena,
                              (unsigned long long)count, mlsi_gguf_type_name((mlsi_gguf_type)type),
                              (unsigned long long)each, (unsigned long long)s->pos,
                              (unsigned long long)s->size);
-    *out = (mlsi_gguf_array){.type = (mlsi_gguf_type)type, .count = count, .data = s->base + s->pos};
+    *out =
+        (mlsi_gguf_array){.type = (mlsi_gguf_type)type, .count = count, .data = s->base + s->pos};
     if (type == MLSI_GGUF_ARRAY) {
         if (depth >= MLSI_GGUF_MAX_NESTING)
             return mlsi_gguf_bad(s, MLSYS_E_UNSUPPORTED, "arrays are nested deeper than %d",
@@ -166,7 +168,8 @@ static mlsys_status read_array(mlsi_gguf_scan *s, int depth, mlsi_arena *arena,
 static mlsys_status note_alignment(mlsi_gguf_scan *s, const mlsi_gguf_kv *kv) {
     if (!mlsi_gguf_str_eq(s->name, "general.alignment")) return MLSYS_OK;
     if (kv->type != MLSI_GGUF_U32)
-        return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "must be u32, is %s", mlsi_gguf_type_name(kv->type));
+        return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "must be u32, is %s",
+                             mlsi_gguf_type_name(kv->type));
     uint32_t v = mlsi_gguf_load_u32(kv->value);
     if (v < 8 || (v & (v - 1)) != 0)
         return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "must be a power of two of at least 8, is %u", v);

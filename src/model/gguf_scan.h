@@ -39,8 +39,8 @@ mlsys_status mlsi_gguf_read_str(mlsi_gguf_scan *s, const char *field, mlsi_gguf_
 /* A key or tensor name: 1..65535 bytes of UTF-8 without control characters; becomes s->name. */
 mlsys_status mlsi_gguf_read_name(mlsi_gguf_scan *s, const char *field);
 
-/* One metadata entry. With arena NULL it is only checked; otherwise it is also recorded in *kv, with
- * its name and string table in the arena. */
+/* One metadata entry. With arena NULL it is only checked; otherwise it is also recorded in *kv,
+ * with its name and string table in the arena. */
 mlsys_status mlsi_gguf_read_kv(mlsi_gguf_scan *s, mlsi_arena *arena, mlsi_gguf_kv *kv);
 
 /* Bytes of one scalar; 0 for strings, arrays and unknown types. */

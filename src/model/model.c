@@ -6,8 +6,8 @@ enum { SHOWN_ITEMS = 8 };
 
 static const mlsi_config_key open_keys[] = {
     {"mmap", 'i', "1", 0, 1,
-     "1: map the file, which must not change while the model or a tensor of it lives (a page that is "
-     "cut off raises SIGBUS); 0: read it into memory"},
+     "1: map the file, which must keep its contents and length while the model or a tensor of it "
+     "lives (a page that has gone raises SIGBUS); 0: read it into memory"},
 };
 
 const mlsi_config_key *mlsi_model_open_config_keys(int *n) {
@@ -21,11 +21,10 @@ static void model_free(mlsi_alloc *a, mlsi_model *m) {
     mlsi_mem_free(a, m);
 }
 
-static void model_destroy(mlsi_object *self) {
-    model_free(&self->ctx->alloc, (mlsi_model *)self);
-}
+static void model_destroy(mlsi_object *self) { model_free(&self->ctx->alloc, (mlsi_model *)self); }
 
-static mlsys_status load(mlsi_model *m, mlsi_ctx *ctx, const char *path, const mlsi_config *config) {
+static mlsys_status load(mlsi_model *m, mlsi_ctx *ctx, const char *path,
+                         const mlsi_config *config) {
     bool map = mlsi_config_i64(config, "mmap", 1) != 0;
     MLSI_TRY(mlsi_file_bytes_open(&ctx->alloc, path, map, &m->file));
     return mlsi_gguf_open(&ctx->alloc, path, m->file.data, m->file.size, &m->gguf);
@@ -84,9 +83,9 @@ mlsys_status mlsi_model_tensor(mlsi_model *m, const mlsi_gguf_tensor *t, mlsys_t
 
 void mlsi_model_describe(const mlsi_model *m, mlsi_text *out) {
     const mlsi_gguf *g = m->gguf;
-    mlsi_text_add(out, "format: GGUF v%u\nbytes: %" PRIu64 "\nmetadata: %" PRIu64 "\ntensors: %" PRIu64
-                       "\n",
-                  g->version, g->size, g->n_kv, g->n_tensors);
+    mlsi_text_add(
+        out, "format: GGUF v%u\nbytes: %" PRIu64 "\nmetadata: %" PRIu64 "\ntensors: %" PRIu64 "\n",
+        g->version, g->size, g->n_kv, g->n_tensors);
     for (uint64_t i = 0; i < g->n_kv; i++) {
         mlsi_text_add(out, "%s: ", g->kv[i].key);
         mlsi_gguf_value_text(&g->kv[i], true, SHOWN_ITEMS, out);

@@ -3,8 +3,9 @@
  *
  *     replay_NAME [-runs=N] [-seed=S] [-only=I] [-verbose=1] [FILE or FOLDER...]
  *
- * Without files the inputs are those of tests/fuzz/corpus/NAME. A finding is a crash: the target traps
- * or a sanitizer stops it. -verbose=1 prints each mutation's number first, -only=I repeats one. */
+ * Without files the inputs are those of tests/fuzz/corpus/NAME. A finding is a crash: the target
+ * traps or a sanitizer stops it. -verbose=1 prints each mutation's number first, -only=I repeats
+ * one. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,12 +80,11 @@ static size_t below(uint64_t *state, size_t n) { return n ? (size_t)(next_bits(s
 
 /* Numbers at the edges of what size arithmetic survives. */
 static uint64_t edge_number(uint64_t *state) {
-    static const uint64_t edges[] = {0,           1,           2,
-                                     7,           8,           31,
-                                     32,          255,         65535,
-                                     65536,       0x7FFFFFFF,  0x80000000u,
-                                     0xFFFFFFFFu, 1ull << 32,  (1ull << 32) + 1,
-                                     1ull << 42,  INT64_MAX,   1ull << 63};
+    static const uint64_t edges[] = {
+        0,          1,           2,           7,          8,
+        31,         32,          255,         65535,      65536,
+        0x7FFFFFFF, 0x80000000u, 0xFFFFFFFFu, 1ull << 32, (1ull << 32) + 1,
+        1ull << 42, INT64_MAX,   1ull << 63};
     uint64_t kind = next_bits(state) % 4;
     if (kind == 0) return 0 - next_bits(state) % 512; /* just below 2^64 */
     if (kind == 1) return next_bits(state) >> (next_bits(state) & 63);
@@ -146,7 +146,8 @@ int main(int argc, char **argv) {
     name = name ? name + 1 : argv[0];
     if (!strncmp(name, "replay_", 7)) name += 7;
     for (int i = 1; i < argc; i++)
-        if (sscanf(argv[i], "-runs=%llu", &runs) != 1 && sscanf(argv[i], "-seed=%llu", &seed) != 1 &&
+        if (sscanf(argv[i], "-runs=%llu", &runs) != 1 &&
+            sscanf(argv[i], "-seed=%llu", &seed) != 1 &&
             sscanf(argv[i], "-only=%llu", &only) != 1 &&
             sscanf(argv[i], "-verbose=%llu", &verbose) != 1)
             load(argv[i]);

@@ -105,21 +105,30 @@ void gguf_put_alignment(gguf_writer *w, uint32_t alignment) {
 typedef struct block_fact {
     uint32_t type;
     uint32_t elems, bytes;
-    int d, dmin; /* positions of the f16 scale and second scale; -1: none */
+    int d, dmin;       /* positions of the f16 scale and second scale; -1: none */
     float d_per_scale; /* scale field that gives elements a deviation of about 1 */
     float dmin_per_d;
 } block_fact;
 
-/* Codes are uniform, so q4 has deviation 4.6, q5 9.2, q8 74; K formats multiply a 6-bit group scale. */
+/* Codes are uniform, so q4 has deviation 4.6, q5 9.2, q8 74; K formats multiply a 6-bit group
+ * scale. */
 static const block_fact facts[] = {
-    {0, 1, 4, -1, -1, 0, 0},          {1, 1, 2, -1, -1, 0, 0},
-    {24, 1, 1, -1, -1, 0, 0},         {25, 1, 2, -1, -1, 0, 0},
-    {26, 1, 4, -1, -1, 0, 0},         {27, 1, 8, -1, -1, 0, 0},
-    {28, 1, 8, -1, -1, 0, 0},         {30, 1, 2, -1, -1, 0, 0},
-    {2, 32, 18, 0, -1, 0.217f, 0},    {3, 32, 20, 0, 2, 0.217f, -7.5f},
-    {6, 32, 22, 0, -1, 0.108f, 0},    {7, 32, 24, 0, 2, 0.108f, -15.5f},
-    {8, 32, 34, 0, -1, 0.0135f, 0},   {12, 256, 144, 0, 2, 0.006f, 7.5f},
-    {13, 256, 176, 0, 2, 0.003f, 15.5f}, {14, 256, 210, 208, -1, 0.00073f, 0},
+    {0, 1, 4, -1, -1, 0, 0},
+    {1, 1, 2, -1, -1, 0, 0},
+    {24, 1, 1, -1, -1, 0, 0},
+    {25, 1, 2, -1, -1, 0, 0},
+    {26, 1, 4, -1, -1, 0, 0},
+    {27, 1, 8, -1, -1, 0, 0},
+    {28, 1, 8, -1, -1, 0, 0},
+    {30, 1, 2, -1, -1, 0, 0},
+    {2, 32, 18, 0, -1, 0.217f, 0},
+    {3, 32, 20, 0, 2, 0.217f, -7.5f},
+    {6, 32, 22, 0, -1, 0.108f, 0},
+    {7, 32, 24, 0, 2, 0.108f, -15.5f},
+    {8, 32, 34, 0, -1, 0.0135f, 0},
+    {12, 256, 144, 0, 2, 0.006f, 7.5f},
+    {13, 256, 176, 0, 2, 0.003f, 15.5f},
+    {14, 256, 210, 208, -1, 0.00073f, 0},
 };
 enum { N_FACTS = (int)(sizeof facts / sizeof facts[0]) };
 

@@ -1,6 +1,6 @@
-/* Reference decoding of block dtypes: blocks are packed here from known codes, element by element, and
- * the decoded value must have the bits of the format's formula. tests/peer/dequant.py compares with an
- * independent implementation. */
+/* Reference decoding of block dtypes: blocks are packed here from known codes, element by element,
+ * and the decoded value must have the bits of the format's formula. tests/peer/dequant.py compares
+ * with an independent implementation. */
 #include "ir/ops/block_decode.h"
 
 #include <check.h>
@@ -161,7 +161,8 @@ START_TEST(random_blocks) {
 }
 END_TEST
 
-/* Each element takes each code while all others are zero, so that bits cannot stand in for another's. */
+/* Each element takes each code while all others are zero, so that bits cannot stand in for
+ * another's. */
 START_TEST(one_element_at_a_time) {
     for (int k = 0; k < N_FORMATS; k++) {
         mlsys_dtype t = formats[k];
@@ -188,7 +189,7 @@ START_TEST(known_values) {
     ck_assert(y[0] == -4.0f && y[16] == 3.5f && y[15] == 0.5f && y[31] == -3.5f && y[1] == -4.0f);
     mlsi_q5_1 b[2] = {{.d = 0x4000, .m = 0xBC00}, {.d = 0x3C00}}; /* 2, -1; 1, 0 */
     b[0].q[3] = 0xA5;
-    b[0].h[0] = 8;    /* element 3 */
+    b[0].h[0] = 8; /* element 3 */
     b[0].h[2] = 0;
     b[1].h[3] = 0x80; /* element 31 */
     mlsi_block_decode(MLSYS_Q5_1, b, 64, y);
@@ -196,8 +197,8 @@ START_TEST(known_values) {
     ck_assert(y[63] == 16.0f && y[62] == 0.0f);
     mlsi_q6_k e = {.d = 0x3C00};
     e.scales[15] = -3;
-    e.ql[127] = 0x70;  /* second half, quarters 1 (low) and 3 (high) of j = 31 */
-    e.qh[63] = 0xC0;   /* quarter 3: bits 4 and 5 */
+    e.ql[127] = 0x70; /* second half, quarters 1 (low) and 3 (high) of j = 31 */
+    e.qh[63] = 0xC0;  /* quarter 3: bits 4 and 5 */
     mlsi_block_decode(MLSYS_Q6_K, &e, 256, y);
     ck_assert(y[255] == -3.0f * (7 + 48 - 32) && y[191] == 0.0f && y[240] == 96.0f);
 }

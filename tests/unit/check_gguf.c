@@ -39,7 +39,7 @@ START_TEST(integers_keep_value_and_range) {
     static const struct {
         const char *key;
         int64_t value;
-    } rows[] = {{"u8", 255},      {"i8", -128},           {"u16", 65535},    {"i16", -32768},
+    } rows[] = {{"u8", 255},         {"i8", -128},           {"u16", 65535},    {"i16", -32768},
                 {"u32", 4294967295}, {"i32", -2147483648LL}, {"i64", INT64_MIN}};
     opened o;
     open_everything(&o);
@@ -195,8 +195,8 @@ START_TEST(values_as_text) {
 END_TEST
 
 START_TEST(floats_as_text_read_back) {
-    static const float values[] = {1e-45f,        3.4028235e38f, 16777216.0f, -0.0f,
-                                   0.333333343f,  1e15f,         123456.789f, -1.17549435e-38f};
+    static const float values[] = {1e-45f,       3.4028235e38f, 16777216.0f, -0.0f,
+                                   0.333333343f, 1e15f,         123456.789f, -1.17549435e-38f};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         gguf_writer w;
         gguf_writer_init(&w);

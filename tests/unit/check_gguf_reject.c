@@ -1,5 +1,5 @@
-/* GGUF files that break a rule: each is refused by a sentence that names file, field and value, without
- * a wrong read, a leak, or memory out of proportion. */
+/* GGUF files that break a rule: each is refused by a sentence that names file, field and value,
+ * without a wrong read, a leak, or memory out of proportion. */
 #include "model/gguf.h"
 #include "support/gguf_writer.h"
 
@@ -9,8 +9,8 @@
 #include <check.h>
 #include <stdio.h>
 
-/* Opens and closes; fails the test when anything stays allocated or memory exceeds the bound. Called
- * often, and a passed ck_assert costs a message to the runner. */
+/* Opens and closes; fails the test when anything stays allocated or memory exceeds the bound.
+ * Called often, and a passed ck_assert costs a message to the runner. */
 static mlsys_status open_bytes(const uint8_t *file, size_t size) {
     mlsi_alloc a;
     mlsi_gguf *g;
@@ -56,12 +56,14 @@ START_TEST(preamble) {
     uint8_t *file = gguf_writer_finish(&w, &size);
     file[3] = 'f';
     ck_assert_int_eq(open_bytes(file, size), MLSYS_E_FORMAT);
-    ck_assert_str_eq(mlsys_last_error(), "t.gguf: not a GGUF file: the first bytes are 47 47 55 66, "
-                                         "not \"GGUF\"");
+    ck_assert_str_eq(mlsys_last_error(),
+                     "t.gguf: not a GGUF file: the first bytes are 47 47 55 66, "
+                     "not \"GGUF\"");
     free(file);
     mlsi_gguf *g;
-    ck_assert_int_eq(mlsi_gguf_open(&mlsi_alloc_process, "t.gguf", (const void *)(uintptr_t)4, 100, &g),
-                     MLSYS_E_ARG);
+    ck_assert_int_eq(
+        mlsi_gguf_open(&mlsi_alloc_process, "t.gguf", (const void *)(uintptr_t)4, 100, &g),
+        MLSYS_E_ARG);
     ck_assert_ptr_null(g);
 }
 END_TEST
@@ -132,9 +134,17 @@ START_TEST(metadata_rules) {
     gguf_put_raw(&w, key, 13, "", 1);
     expect(&w, MLSYS_E_FORMAT, "kkk...\": value type 13");
     free(key);
-    static const char *const bad[] = {"a\nb",         "a\x7F",         "\x80",     "\xC1\x80",
-                                      "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
-                                      "\xC3",         "\xF0\x9F\x98", "\xFF",     "\t"};
+    static const char *const bad[] = {"a\nb",
+                                      "a\x7F",
+                                      "\x80",
+                                      "\xC1\x80",
+                                      "\xE0\x80\x80",
+                                      "\xED\xA0\x80",
+                                      "\xF4\x90\x80\x80",
+                                      "\xC3",
+                                      "\xF0\x9F\x98",
+                                      "\xFF",
+                                      "\t"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         gguf_put_u8(&w, bad[i], 1);
         expect(&w, MLSYS_E_FORMAT, "metadata 0: key is not printable UTF-8: byte ");
@@ -182,8 +192,7 @@ START_TEST(nesting) {
         mlsys_status st = open_writer(&w);
         ck_assert_int_eq(st, depth <= MLSI_GGUF_MAX_NESTING ? MLSYS_OK : MLSYS_E_UNSUPPORTED);
     }
-    ck_assert_str_eq(mlsys_last_error(),
-                     "t.gguf: metadata \"k\": arrays are nested deeper than 4");
+    ck_assert_str_eq(mlsys_last_error(), "t.gguf: metadata \"k\": arrays are nested deeper than 4");
 }
 END_TEST
 
@@ -239,18 +248,27 @@ END_TEST
 
 /* BO-14. The oracle multiplies in 128 bits, one factor at a time. */
 START_TEST(dims_grid) {
-    static const uint64_t grid[] = {0, 1, 2, (uint64_t)1 << 31, ((uint64_t)1 << 32) + 1,
-                                    ((uint64_t)1 << 42) + 1, INT64_MAX, (uint64_t)1 << 63, UINT64_MAX};
+    static const uint64_t grid[] = {0,
+                                    1,
+                                    2,
+                                    (uint64_t)1 << 31,
+                                    ((uint64_t)1 << 32) + 1,
+                                    ((uint64_t)1 << 42) + 1,
+                                    INT64_MAX,
+                                    (uint64_t)1 << 63,
+                                    UINT64_MAX};
     static const struct {
         uint32_t type, elems, bytes;
-    } types[] = {{0, 1, 4},     {1, 1, 2},     {2, 32, 18},   {3, 32, 20},    {6, 32, 22},    {7, 32, 24},
-                 {8, 32, 34},   {12, 256, 144}, {13, 256, 176}, {14, 256, 210}, {24, 1, 1},     {25, 1, 2},
-                 {26, 1, 4},    {27, 1, 8},    {28, 1, 8},    {30, 1, 2}};
+    } types[] = {{0, 1, 4},      {1, 1, 2},      {2, 32, 18}, {3, 32, 20},
+                 {6, 32, 22},    {7, 32, 24},    {8, 32, 34}, {12, 256, 144},
+                 {13, 256, 176}, {14, 256, 210}, {24, 1, 1},  {25, 1, 2},
+                 {26, 1, 4},     {27, 1, 8},     {28, 1, 8},  {30, 1, 2}};
     enum { G = sizeof grid / sizeof grid[0], PRESENT = 64 };
     int accepted = 0;
     for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
         for (int i = 0; i < G * G * G * G; i++) {
-            uint64_t ne[4] = {grid[i % G], grid[i / G % G], grid[i / G / G % G], grid[i / G / G / G]};
+            uint64_t ne[4] = {grid[i % G], grid[i / G % G], grid[i / G / G % G],
+                              grid[i / G / G / G]};
             unsigned __int128 count = 1;
             bool legal = ne[0] % types[k].elems == 0, empty = false;
             for (int d = 0; d < 4; d++) {
@@ -299,7 +317,8 @@ START_TEST(every_truncation) {
     for (size_t n = 0; n < size; n++) {
         uint8_t *cut = malloc(n ? n : 1);
         memcpy(cut, file, n);
-        ck_assert_msg(open_bytes(cut, n) == MLSYS_E_FORMAT, "%zu of %zu bytes were accepted", n, size);
+        ck_assert_msg(open_bytes(cut, n) == MLSYS_E_FORMAT, "%zu of %zu bytes were accepted", n,
+                      size);
         /* what was needed, and what there is */
         const char *e = mlsys_last_error();
         ck_assert_msg(strstr(e, "needs") || strstr(e, "do not fit"), "%zu bytes: %s", n, e);
@@ -339,7 +358,8 @@ static void *failing_alloc(void *user, mlsys_devtype type, int32_t index, uint64
     return fail || posix_memalign(&p, align, bytes) ? NULL : p;
 }
 
-static void failing_dealloc(void *user, mlsys_devtype type, int32_t index, void *p, uint64_t bytes) {
+static void failing_dealloc(void *user, mlsys_devtype type, int32_t index, void *p,
+                            uint64_t bytes) {
     (void)user, (void)type, (void)index, (void)bytes;
     free(p);
 }
@@ -364,8 +384,8 @@ START_TEST(allocation_failures) {
         int n = 0;
         for (mlsys_status st = MLSYS_E_NOMEM; st != MLSYS_OK; n++) {
             failing f = {.left = n, .for_ever = mode};
-            mlsys_hooks h = {.size = sizeof h, .user = &f, .alloc = failing_alloc,
-                             .dealloc = failing_dealloc};
+            mlsys_hooks h = {
+                .size = sizeof h, .user = &f, .alloc = failing_alloc, .dealloc = failing_dealloc};
             mlsi_alloc a;
             mlsi_gguf *g;
             mlsi_alloc_init(&a, &h);

@@ -91,9 +91,10 @@ START_TEST(metadata_and_description) {
     ck_assert_int_eq(mlsys_model_meta(m, "absent", buf, sizeof buf, &need), MLSYS_E_NOTFOUND);
     ck_assert_ptr_nonnull(strstr(mlsys_last_error(), "t.gguf: no metadata key \"absent\""));
     ok(mlsys_model_describe(m, buf, sizeof buf, &need));
-    ck_assert_str_eq(buf, "format: GGUF v3\nbytes: 288\nmetadata: 4\ntensors: 2\n"
-                          "general.architecture: \"test\"\ntwo.lines: \"a\\nb\"\neps: 1e-05\n"
-                          "numbers: [1, -2, 3]\nw: f32[2,3], 24 bytes\nnone: q4_1[0,32], 0 bytes\n");
+    ck_assert_str_eq(buf,
+                     "format: GGUF v3\nbytes: 288\nmetadata: 4\ntensors: 2\n"
+                     "general.architecture: \"test\"\ntwo.lines: \"a\\nb\"\neps: 1e-05\n"
+                     "numbers: [1, -2, 3]\nw: f32[2,3], 24 bytes\nnone: q4_1[0,32], 0 bytes\n");
     mlsys_release(m);
     ck_assert_uint_eq(live_handles(ctx), 0);
     mlsys_release(ctx);
@@ -184,8 +185,9 @@ START_TEST(files_that_cannot_be_opened) {
                     "t.gguf: header needs 24 bytes at offset 0, the file has 0 (truncated)");
         write_small();
         ok(truncate(path, 270) == 0 ? MLSYS_OK : MLSYS_E_IO);
-        expect_open(ctx, path, config, MLSYS_E_FORMAT,
-                    "t.gguf: tensor \"w\": needs 24 bytes at offset 0 of the data, the file has 14");
+        expect_open(
+            ctx, path, config, MLSYS_E_FORMAT,
+            "t.gguf: tensor \"w\": needs 24 bytes at offset 0 of the data, the file has 14");
         write_small();
     }
     ok(mlsys_config_set_i64(config, "mmap", 2));
@@ -247,7 +249,8 @@ static void *failing_alloc(void *user, mlsys_devtype type, int32_t index, uint64
     return posix_memalign(&p, align, bytes) ? NULL : p;
 }
 
-static void failing_dealloc(void *user, mlsys_devtype type, int32_t index, void *p, uint64_t bytes) {
+static void failing_dealloc(void *user, mlsys_devtype type, int32_t index, void *p,
+                            uint64_t bytes) {
     (void)user, (void)type, (void)index, (void)bytes;
     free(p);
 }

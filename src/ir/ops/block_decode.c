@@ -2,8 +2,8 @@
 
 #include "core/faults.h"
 
-/* Formats of 32 elements: byte i of q holds element i in its low half and element i + 16 in its high
- * half. Every product and every sum is one f32 rounding. */
+/* Formats of 32 elements: byte i of q holds element i in its low half and element i + 16 in its
+ * high half. Every product and every sum is one f32 rounding. */
 
 static void decode_q4_0(const mlsi_q4_0 *b, float *y) {
     float d = mlsi_f16_to_f32(b->d);
@@ -45,9 +45,9 @@ static void decode_q8_0(const mlsi_q8_0 *b, float *y) {
         y[i] = d * (float)b->q[i];
 }
 
-/* q4_k and q5_k: eight groups of 32, each with a 6-bit scale and a 6-bit minimum packed in 12 bytes.
- * Groups 0..3: the low 6 bits of bytes j and j + 4. Groups 4..7: low 4 bits from the halves of byte
- * j + 4, top 2 bits from the top of bytes j - 4 and j. */
+/* q4_k and q5_k: eight groups of 32, each with a 6-bit scale and a 6-bit minimum packed in 12
+ * bytes. Groups 0..3: the low 6 bits of bytes j and j + 4. Groups 4..7: low 4 bits from the halves
+ * of byte j + 4, top 2 bits from the top of bytes j - 4 and j. */
 static void group_scale(const uint8_t *scales, int j, float *scale, float *min) {
     int s, m;
     if (j < 4) {
@@ -91,8 +91,8 @@ static void decode_q5_k(const mlsi_q5_k *b, float *y) {
 }
 
 /* Two halves of 128 elements, each of four quarters of 32. In a half, quarters 0 and 1 are the low
- * nibbles of ql[0..31] and ql[32..63], quarters 2 and 3 the high nibbles of the same bytes; bits 4 and
- * 5 of quarter r are bits 2r and 2r + 1 of qh. One 8-bit scale per 16 elements. */
+ * nibbles of ql[0..31] and ql[32..63], quarters 2 and 3 the high nibbles of the same bytes; bits 4
+ * and 5 of quarter r are bits 2r and 2r + 1 of qh. One 8-bit scale per 16 elements. */
 static void decode_q6_k(const mlsi_q6_k *b, float *y) {
     float d = mlsi_f16_to_f32(b->d);
     for (int half = 0; half < 2; half++) {

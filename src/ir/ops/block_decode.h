@@ -1,5 +1,6 @@
 /* The meaning of block dtypes: reference decoding to f32, one formula per format, as written in
- * docs/numerics.md ("dequantize"). For the reference interpreter; kernels have their own decoders. */
+ * docs/numerics.md ("dequantize"). For the reference interpreter; kernels have their own decoders.
+ */
 #ifndef MLSI_BLOCK_DECODE_H
 #define MLSI_BLOCK_DECODE_H
 
