@@ -15,7 +15,8 @@ mlsys_status mlsys_model_tokenizer(mlsys_model m, mlsys_tokenizer *out) {
     mlsi_ctx *ctx = model->object.ctx;
     mlsys_status st = mlsi_tokenizer_from_gguf(&ctx->alloc, model->gguf, &t);
     if (st == MLSYS_OK) {
-        st = mlsi_handle_create((mlsi_object *)t, MLSYS_KIND_TOKENIZER, ctx, tokenizer_destroy, out);
+        st =
+            mlsi_handle_create((mlsi_object *)t, MLSYS_KIND_TOKENIZER, ctx, tokenizer_destroy, out);
         if (st != MLSYS_OK) mlsi_tokenizer_free(t);
     } else {
         st = mlsi_fail_in(st, "model_tokenizer");

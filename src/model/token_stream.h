@@ -1,8 +1,8 @@
 /* Decoding token by token, in whole characters.
  *
- * A character may be spread over several tokens: the bytes of an unfinished one are held back until it is
- * complete, turns out malformed, or the stream ends. The pieces together are, byte for byte, what
- * mlsi_tokenizer_decode makes of the same ids. */
+ * A character may be spread over several tokens: the bytes of an unfinished one are held back until
+ * it is complete, turns out malformed, or the stream ends. The pieces together are, byte for byte,
+ * what mlsi_tokenizer_decode makes of the same ids. */
 #ifndef MLSI_TOKEN_STREAM_H
 #define MLSI_TOKEN_STREAM_H
 

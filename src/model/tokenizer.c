@@ -8,10 +8,14 @@
 #define KEY "tokenizer.ggml."
 
 static const char *const id_keys[MLSI_VOCAB_IDS] = {
-    [MLSI_VOCAB_BOS] = KEY "bos_token_id",     [MLSI_VOCAB_EOS] = KEY "eos_token_id",
-    [MLSI_VOCAB_EOT] = KEY "eot_token_id",     [MLSI_VOCAB_EOM] = KEY "eom_token_id",
-    [MLSI_VOCAB_UNK] = KEY "unknown_token_id", [MLSI_VOCAB_SEP] = KEY "seperator_token_id", /* sic */
-    [MLSI_VOCAB_PAD] = KEY "padding_token_id", [MLSI_VOCAB_CLS] = KEY "cls_token_id",
+    [MLSI_VOCAB_BOS] = KEY "bos_token_id",
+    [MLSI_VOCAB_EOS] = KEY "eos_token_id",
+    [MLSI_VOCAB_EOT] = KEY "eot_token_id",
+    [MLSI_VOCAB_EOM] = KEY "eom_token_id",
+    [MLSI_VOCAB_UNK] = KEY "unknown_token_id",
+    [MLSI_VOCAB_SEP] = KEY "seperator_token_id", /* sic */
+    [MLSI_VOCAB_PAD] = KEY "padding_token_id",
+    [MLSI_VOCAB_CLS] = KEY "cls_token_id",
     [MLSI_VOCAB_MASK] = KEY "mask_token_id",
 };
 
@@ -19,7 +23,8 @@ const char *mlsi_vocab_id_key(mlsi_vocab_id which) { return id_keys[which]; }
 
 void mlsi_vocab_source_init(mlsi_vocab_source *s) {
     memset(s, 0, sizeof *s);
-    for (int i = 0; i < MLSI_VOCAB_IDS; i++) s->ids[i] = -1;
+    for (int i = 0; i < MLSI_VOCAB_IDS; i++)
+        s->ids[i] = -1;
     s->add_bos = s->add_eos = s->add_space_prefix = s->lowercase = s->strip_accents = -1;
 }
 
@@ -41,11 +46,14 @@ static mlsys_status find_kind(mlsi_bytes model, mlsi_tokenizer_kind *kind) {
                      (int)(model.len < 60 ? model.len : 60), model.data);
 }
 
-/* Roles that older files leave out have the numbers, or the names, of the first model of the kind. */
+/* Roles that older files leave out have the numbers, or the names, of the first model of the kind.
+ */
 static int32_t default_id(const mlsi_tokenizer *t, mlsi_vocab_id which) {
-    static const char *const bert[MLSI_VOCAB_IDS] = {
-        [MLSI_VOCAB_CLS] = "[CLS]", [MLSI_VOCAB_SEP] = "[SEP]", [MLSI_VOCAB_UNK] = "[UNK]",
-        [MLSI_VOCAB_PAD] = "[PAD]", [MLSI_VOCAB_MASK] = "[MASK]"};
+    static const char *const bert[MLSI_VOCAB_IDS] = {[MLSI_VOCAB_CLS] = "[CLS]",
+                                                     [MLSI_VOCAB_SEP] = "[SEP]",
+                                                     [MLSI_VOCAB_UNK] = "[UNK]",
+                                                     [MLSI_VOCAB_PAD] = "[PAD]",
+                                                     [MLSI_VOCAB_MASK] = "[MASK]"};
     if (t->kind == MLSI_TOKENIZER_WORDPIECE)
         return bert[which] ? mlsi_tokenizer_find(t, bert[which], strlen(bert[which])) : -1;
     if (t->kind != MLSI_TOKENIZER_SPM || which > MLSI_VOCAB_UNK) return -1;
@@ -206,7 +214,9 @@ mlsys_status mlsi_tokenizer_decode(const mlsi_tokenizer *t, const int32_t *ids, 
 }
 
 int32_t mlsi_tokenizer_size(const mlsi_tokenizer *t) { return t->n; }
-int32_t mlsi_tokenizer_special(const mlsi_tokenizer *t, mlsi_vocab_id which) { return t->ids[which]; }
+int32_t mlsi_tokenizer_special(const mlsi_tokenizer *t, mlsi_vocab_id which) {
+    return t->ids[which];
+}
 mlsi_token_type mlsi_tokenizer_type(const mlsi_tokenizer *t, int32_t id) {
     return (mlsi_token_type)t->type[id];
 }
@@ -220,7 +230,8 @@ bool mlsi_tokenizer_is_end(const mlsi_tokenizer *t, int32_t id) {
         "<end_of_turn>", "<|end_of_text|>", "<end_of_utterance>", "</s>",    "<eos>",
         "<EOT>",         "[EOT]",           "<|return|>",         "<|call|>"};
     if (id < 0 || id >= t->n) return false;
-    if (id == t->ids[MLSI_VOCAB_EOS] || id == t->ids[MLSI_VOCAB_EOT] || id == t->ids[MLSI_VOCAB_EOM])
+    if (id == t->ids[MLSI_VOCAB_EOS] || id == t->ids[MLSI_VOCAB_EOT] ||
+        id == t->ids[MLSI_VOCAB_EOM])
         return true;
     if (t->type[id] != MLSI_TOKEN_CONTROL) return false;
     mlsi_bytes b = mlsi_token_bytes(t, id);

@@ -1,15 +1,15 @@
 /* Tokenizers: byte-level BPE ("gpt2"), SentencePiece-style BPE ("llama"), WordPiece ("bert").
  *
- * encode: the text is cut at added tokens, leftmost first and longest at the same place: user-defined
- * ones always, control ones only where the caller asks. What lies between goes through the model's
- * algorithm. Added tokens are literal text on both ways: neither the byte map of byte-level BPE nor the
- * space mark of SentencePiece touches them. Text that no rule allows to become a control token never
- * does: plain text cannot merge into one.
+ * encode: the text is cut at added tokens, leftmost first and longest at the same place:
+ * user-defined ones always, control ones only where the caller asks. What lies between goes through
+ * the model's algorithm. Added tokens are literal text on both ways: neither the byte map of
+ * byte-level BPE nor the space mark of SentencePiece touches them. Text that no rule allows to
+ * become a control token never does: plain text cannot merge into one.
  *
- * Bytes that are not UTF-8: byte-level BPE makes each maximal run of them a word of its own, so that
- * decode(encode(s)) = s holds for any bytes; SentencePiece spells them in byte tokens; WordPiece drops
- * them like U+FFFD. A byte that the vocabulary cannot spell is its unknown token where that is a plain
- * token, otherwise an error: nothing is dropped silently.
+ * Bytes that are not UTF-8: byte-level BPE makes each maximal run of them a word of its own, so
+ * that decode(encode(s)) = s holds for any bytes; SentencePiece spells them in byte tokens;
+ * WordPiece drops them like U+FFFD. A byte that the vocabulary cannot spell is its unknown token
+ * where that is a plain token, otherwise an error: nothing is dropped silently.
  *
  * Threads: a tokenizer is immutable; any thread may use it. */
 #ifndef MLSI_TOKENIZER_H
@@ -20,13 +20,13 @@
 struct mlsi_gguf;
 
 typedef enum mlsi_token_type { /* GGUF's numbers */
-    MLSI_TOKEN_UNDEFINED = 0,
-    MLSI_TOKEN_NORMAL = 1,
-    MLSI_TOKEN_UNKNOWN = 2,
-    MLSI_TOKEN_CONTROL = 3,
-    MLSI_TOKEN_USER_DEFINED = 4,
-    MLSI_TOKEN_UNUSED = 5,
-    MLSI_TOKEN_BYTE = 6
+                               MLSI_TOKEN_UNDEFINED = 0,
+                               MLSI_TOKEN_NORMAL = 1,
+                               MLSI_TOKEN_UNKNOWN = 2,
+                               MLSI_TOKEN_CONTROL = 3,
+                               MLSI_TOKEN_USER_DEFINED = 4,
+                               MLSI_TOKEN_UNUSED = 5,
+                               MLSI_TOKEN_BYTE = 6
 } mlsi_token_type;
 
 typedef enum mlsi_vocab_id {
@@ -71,13 +71,13 @@ typedef struct mlsi_vocab_source {
     int8_t lowercase, strip_accents; /* of WordPiece */
 } mlsi_vocab_source;
 
-void mlsi_vocab_source_init(mlsi_vocab_source *s); /* everything absent */
+void mlsi_vocab_source_init(mlsi_vocab_source *s);  /* everything absent */
 const char *mlsi_vocab_id_key(mlsi_vocab_id which); /* "tokenizer.ggml.bos_token_id", ... */
 
 typedef struct mlsi_tokenizer mlsi_tokenizer; /* begins with an mlsi_object */
 
-/* Errors FORMAT: a broken rule, named by key and value; UNSUPPORTED: a model or pre-tokenizer that is
- * unknown, or that this build has no library for; NOMEM. */
+/* Errors FORMAT: a broken rule, named by key and value; UNSUPPORTED: a model or pre-tokenizer that
+ * is unknown, or that this build has no library for; NOMEM. */
 mlsys_status mlsi_tokenizer_create(mlsi_alloc *a, const mlsi_vocab_source *source,
                                    mlsi_tokenizer **out);
 /* From a model file's metadata. Errors: the same, and NOTFOUND without a vocabulary. */
@@ -95,12 +95,13 @@ typedef struct mlsi_ids {
 void mlsi_ids_init(mlsi_ids *ids, mlsi_alloc *a);
 void mlsi_ids_free(mlsi_ids *ids);
 
-/* Appends to out; on failure out is as before. Errors ARG: bytes >= 2^31; UNSUPPORTED: a byte without
- * a token; NOMEM. */
+/* Appends to out; on failure out is as before. Errors ARG: bytes >= 2^31; UNSUPPORTED: a byte
+ * without a token; NOMEM. */
 mlsys_status mlsi_tokenizer_encode(const mlsi_tokenizer *t, const char *text, uint64_t bytes,
                                    int32_t flags, mlsi_ids *out);
 /* Appends the text of n ids to out. The space that encode puts before the text is taken away again.
- * Errors ARG: an id outside the vocabulary; NOMEM. For token-by-token decoding see token_stream.h. */
+ * Errors ARG: an id outside the vocabulary; NOMEM. For token-by-token decoding see token_stream.h.
+ */
 mlsys_status mlsi_tokenizer_decode(const mlsi_tokenizer *t, const int32_t *ids, uint64_t n,
                                    int32_t flags, mlsi_text *out);
 
@@ -108,7 +109,8 @@ int32_t mlsi_tokenizer_size(const mlsi_tokenizer *t);
 /* The id of a role, -1 when the model has none. */
 int32_t mlsi_tokenizer_special(const mlsi_tokenizer *t, mlsi_vocab_id which);
 mlsi_token_type mlsi_tokenizer_type(const mlsi_tokenizer *t, int32_t id); /* id in range */
-/* Whether id ends a turn or a text: EOS, EOT, EOM, or a control token with a known name of that kind. */
+/* Whether id ends a turn or a text: EOS, EOT, EOM, or a control token with a known name of that
+ * kind. */
 bool mlsi_tokenizer_is_end(const mlsi_tokenizer *t, int32_t id);
 /* The id whose text in the vocabulary file is name, -1 when there is none. */
 int32_t mlsi_tokenizer_find(const mlsi_tokenizer *t, const char *name, uint64_t len);

@@ -29,8 +29,8 @@ static mlsys_status insert(mlsi_tokenizer *t, int32_t id) {
         uint32_t byte = (unsigned char)b.data[i];
         mlsi_added_edge *e = edge(a, node, byte);
         if (!e)
-            return mlsi_fail(MLSYS_E_FORMAT, "tokenizer.ggml.tokens: added tokens collide, up to %d",
-                             id);
+            return mlsi_fail(MLSYS_E_FORMAT,
+                             "tokenizer.ggml.tokens: added tokens collide, up to %d", id);
         if (!e->child) *e = (mlsi_added_edge){node, a->n_nodes++, byte};
         node = e->child;
     }
@@ -47,10 +47,12 @@ mlsys_status mlsi_added_build(mlsi_tokenizer *t) {
     uint64_t nodes = 1, size = 16;
     for (int32_t i = 0; i < t->n; i++)
         if (is_added(t, i)) nodes += t->start[i + 1] - t->start[i];
-    while (size < 2 * nodes) size *= 2;
+    while (size < 2 * nodes)
+        size *= 2;
     MLSI_TRY(MLSI_NEW_N(t->alloc, size, &a->edges));
     MLSI_TRY(MLSI_NEW_N(t->alloc, nodes, &a->id));
-    for (uint64_t i = 0; i < nodes; i++) a->id[i] = -1;
+    for (uint64_t i = 0; i < nodes; i++)
+        a->id[i] = -1;
     a->mask = size - 1;
     a->n_nodes = 1;
     for (int32_t i = 0; i < t->n; i++)

@@ -33,8 +33,7 @@ static mlsys_status piece_id(const mlsi_tokenizer *t, uint64_t i, mlsi_bytes pie
         found = mlsi_token_find(t, &t->plain, key, n);
     if (found < 0)
         return mlsi_fail(MLSYS_E_FORMAT, MERGES "[%llu]: \"%.*s\" is not a plain token",
-                         (unsigned long long)i, (int)(piece.len < 60 ? piece.len : 60),
-                         piece.data);
+                         (unsigned long long)i, (int)(piece.len < 60 ? piece.len : 60), piece.data);
     *id = (uint32_t)found;
     return MLSYS_OK;
 }
@@ -42,7 +41,8 @@ static mlsys_status piece_id(const mlsi_tokenizer *t, uint64_t i, mlsi_bytes pie
 static mlsys_status put_merge(mlsi_bpe *b, mlsi_merge merge) {
     for (uint64_t k = 0; k < MLSI_MAX_PROBES; k++) {
         mlsi_merge *slot = &b->merges[(pair_hash(merge.left, merge.right) + k) & b->mask];
-        if (slot->left == merge.left && slot->right == merge.right) return MLSYS_OK; /* first wins */
+        if (slot->left == merge.left && slot->right == merge.right)
+            return MLSYS_OK; /* first wins */
         if (slot->left != UINT32_MAX) continue;
         *slot = merge;
         return MLSYS_OK;
@@ -84,14 +84,17 @@ mlsys_status mlsi_bpe_build(mlsi_tokenizer *t, const mlsi_vocab_source *s) {
         return mlsi_fail(MLSYS_E_FORMAT, MERGES ": %llu merges are too many",
                          (unsigned long long)s->n_merges);
     uint64_t size = 16;
-    while (size < 2 * s->n_merges) size *= 2;
+    while (size < 2 * s->n_merges)
+        size *= 2;
     MLSI_TRY(MLSI_NEW_N(t->alloc, size, &t->bpe.merges));
-    for (uint64_t i = 0; i < size; i++) t->bpe.merges[i].left = UINT32_MAX;
+    for (uint64_t i = 0; i < size; i++)
+        t->bpe.merges[i].left = UINT32_MAX;
     t->bpe.mask = size - 1;
     char *key;
     MLSI_TRY(MLSI_NEW_N(t->alloc, 2 * MLSI_TOKEN_MAX_BYTES, &key));
     mlsys_status st = MLSYS_OK;
-    for (uint64_t i = 0; st == MLSYS_OK && i < s->n_merges; i++) st = add_merge(t, s, i, key);
+    for (uint64_t i = 0; st == MLSYS_OK && i < s->n_merges; i++)
+        st = add_merge(t, s, i, key);
     mlsi_mem_free(t->alloc, key);
     return st;
 }
@@ -108,8 +111,10 @@ static mlsys_status encode_short(mlsi_encode *e, const unsigned char *p, int n) 
     const mlsi_bpe *b = &e->t->bpe;
     const mlsi_merge *merge[SHORT_WORD]; /* of symbol i with symbol i + 1 */
     int32_t id[SHORT_WORD];
-    for (int i = 0; i < n; i++) id[i] = e->t->byte_id[p[i]];
-    for (int i = 0; i + 1 < n; i++) merge[i] = find_merge(b, (uint32_t)id[i], (uint32_t)id[i + 1]);
+    for (int i = 0; i < n; i++)
+        id[i] = e->t->byte_id[p[i]];
+    for (int i = 0; i + 1 < n; i++)
+        merge[i] = find_merge(b, (uint32_t)id[i], (uint32_t)id[i + 1]);
     for (;;) {
         int best = -1;
         for (int i = 0; i + 1 < n; i++)
@@ -117,12 +122,15 @@ static mlsys_status encode_short(mlsi_encode *e, const unsigned char *p, int n) 
         if (best < 0) break;
         id[best] = merge[best]->merged;
         n--;
-        for (int i = best + 1; i < n; i++) id[i] = id[i + 1];
-        for (int i = best + 1; i + 1 < n; i++) merge[i] = merge[i + 1];
+        for (int i = best + 1; i < n; i++)
+            id[i] = id[i + 1];
+        for (int i = best + 1; i + 1 < n; i++)
+            merge[i] = merge[i + 1];
         if (best + 1 < n) merge[best] = find_merge(b, (uint32_t)id[best], (uint32_t)id[best + 1]);
         if (best > 0) merge[best - 1] = find_merge(b, (uint32_t)id[best - 1], (uint32_t)id[best]);
     }
-    for (int i = 0; i < n; i++) MLSI_TRY(mlsi_ids_push(e->out, id[i]));
+    for (int i = 0; i < n; i++)
+        MLSI_TRY(mlsi_ids_push(e->out, id[i]));
     return MLSYS_OK;
 }
 
@@ -158,7 +166,8 @@ static mlsys_status encode_word(mlsi_encode *e, const char *p, uint64_t n) {
     }
     /* A byte without a token parts the word: no merge reaches across it. */
     for (uint64_t i = 0, run; i < n; i += run) {
-        for (run = 0; i + run < n && t->byte_id[(unsigned char)p[i + run]] >= 0;) run++;
+        for (run = 0; i + run < n && t->byte_id[(unsigned char)p[i + run]] >= 0;)
+            run++;
         if (run == 0) {
             MLSI_TRY(mlsi_encode_byte(e, (unsigned char)p[i]));
             run = 1;
@@ -181,7 +190,8 @@ mlsys_status mlsi_bpe_encode(mlsi_encode *e, const char *text, uint64_t n) {
         uint64_t valid = mlsi_utf8_valid_prefix(text + i, n - i), bad = 0;
         if (valid) MLSI_TRY(mlsi_pre_split(e->pre, text + i, valid, on_word, e));
         i += valid;
-        for (uint32_t cp; i + bad < n && !mlsi_utf8_decode(text + i + bad, n - i - bad, &cp);) bad++;
+        for (uint32_t cp; i + bad < n && !mlsi_utf8_decode(text + i + bad, n - i - bad, &cp);)
+            bad++;
         if (bad) MLSI_TRY(encode_word(e, text + i, bad));
         i += bad;
     }

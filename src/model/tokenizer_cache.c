@@ -1,5 +1,6 @@
-/* Words met before in the same call, with their ids: natural text repeats itself, so most words cost one
- * look-up instead of a merge. Direct-mapped: a new word takes the place of an older one. */
+/* Words met before in the same call, with their ids: natural text repeats itself, so most words
+ * cost one look-up instead of a merge. Direct-mapped: a new word takes the place of an older one.
+ */
 #include "model/tokenizer_impl.h"
 
 enum { SLOTS = 4096, MAX_WORD = 32, MAX_IDS = 6, MIN_TEXT = 8192 };
@@ -18,7 +19,8 @@ mlsys_status mlsi_word_cache_create(mlsi_encode *e, uint64_t text_bytes) {
 
 static mlsys_status push_all(mlsi_ids *out, const int32_t *ids, int n) {
     MLSI_TRY(MLSI_GROW(out->alloc, &out->data, &out->cap, out->n + n));
-    for (int i = 0; i < n; i++) out->data[out->n + i] = ids[i];
+    for (int i = 0; i < n; i++)
+        out->data[out->n + i] = ids[i];
     out->n += n;
     return MLSYS_OK;
 }
@@ -38,6 +40,7 @@ mlsys_status mlsi_encode_word(mlsi_encode *e, const char *p, uint64_t n,
     slot->len = (uint8_t)n;
     slot->n = (uint8_t)made;
     memcpy(slot->word, p, n);
-    for (int64_t i = 0; i < made; i++) slot->ids[i] = e->out->data[before + i];
+    for (int64_t i = 0; i < made; i++)
+        slot->ids[i] = e->out->data[before + i];
     return MLSYS_OK;
 }

@@ -61,7 +61,8 @@ static mlsys_status read_types(mlsi_alloc *a, const mlsi_gguf *g, arrays *own,
         return mlsi_fail(MLSYS_E_FORMAT, "%s: " KEY "token_type: elements are %s, must be i32",
                          g->file, mlsi_gguf_type_name(array.type));
     MLSI_TRY(MLSI_NEW_N(a, array.count, &own->types));
-    for (uint64_t i = 0; i < array.count; i++) own->types[i] = mlsi_gguf_array_i32(&array, i);
+    for (uint64_t i = 0; i < array.count; i++)
+        own->types[i] = mlsi_gguf_array_i32(&array, i);
     s->types = own->types;
     s->n_types = array.count;
     return MLSYS_OK;

@@ -12,8 +12,9 @@ typedef enum mlsi_tokenizer_kind {
     MLSI_TOKENIZER_WORDPIECE /* greedy longest pieces of normalised words */
 } mlsi_tokenizer_kind;
 
-/* A set of byte strings, each with its id: open addressing over the vocabulary's own bytes. A hostile
- * vocabulary can make strings collide, so probing is bounded and creation fails past the bound. */
+/* A set of byte strings, each with its id: open addressing over the vocabulary's own bytes. A
+ * hostile vocabulary can make strings collide, so probing is bounded and creation fails past the
+ * bound. */
 typedef struct mlsi_token_slot {
     uint32_t hash;
     int32_t id; /* -1: empty */
@@ -81,15 +82,16 @@ uint32_t mlsi_token_hash(const char *p, uint64_t n);
 /* -1 when absent. */
 int32_t mlsi_token_find(const mlsi_tokenizer *t, const mlsi_token_table *table, const char *p,
                         uint64_t n);
-/* Byte-level BPE writes each byte as one printable character. The bytes of such a text; false when a
- * character is outside the map. out has room for len bytes. */
+/* Byte-level BPE writes each byte as one printable character. The bytes of such a text; false when
+ * a character is outside the map. out has room for len bytes. */
 bool mlsi_byte_map_invert(const char *text, uint64_t len, char *out, uint64_t *n);
 
 /* ---- added tokens (tokenizer_added.c) -------------------------------------------------------- */
 
 mlsys_status mlsi_added_build(mlsi_tokenizer *t);
 void mlsi_added_free(mlsi_tokenizer *t);
-/* The first added token at or after from; its place and length. -1: none. special: control ones too. */
+/* The first added token at or after from; its place and length. -1: none. special: control ones
+ * too. */
 int32_t mlsi_added_find(const mlsi_tokenizer *t, const char *text, uint64_t n, uint64_t from,
                         bool special, uint64_t *at, uint64_t *len);
 
@@ -107,7 +109,7 @@ typedef struct mlsi_encode {
     mlsi_alloc *alloc;
     mlsi_ids *out;
     struct mlsi_word_slot *cache; /* NULL: none */
-    bool after_added; /* at the start of the text, or after an added token */
+    bool after_added;             /* at the start of the text, or after an added token */
     struct mlsi_pre_match *pre;
     struct mlsi_symbol *symbols;
     int64_t symbols_cap;
@@ -135,8 +137,8 @@ mlsys_status mlsi_word_cache_create(mlsi_encode *e, uint64_t text_bytes);
 mlsys_status mlsi_encode_word(mlsi_encode *e, const char *p, uint64_t n,
                               mlsys_status (*encode)(mlsi_encode *e, const char *p, uint64_t n));
 mlsys_status mlsi_encode_byte(mlsi_encode *e, unsigned char byte);
-/* Merge e->symbols[0..n) by lowest priority, leftmost first among equals. find sets the priority and
- * result of merging symbol i with its right neighbour. O(n log n). */
+/* Merge e->symbols[0..n) by lowest priority, leftmost first among equals. find sets the priority
+ * and result of merging symbol i with its right neighbour. O(n log n). */
 mlsys_status mlsi_merge_symbols(mlsi_encode *e, int64_t n,
                                 void (*find)(const mlsi_encode *e, const char *word, int32_t i),
                                 const char *word);

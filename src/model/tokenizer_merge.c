@@ -1,15 +1,16 @@
 /* Merging the symbols of a long word: a linked list of symbols, a heap of candidate merges.
  *
- * The order is total: lowest priority first, leftmost among equals. A heap key holds both, so that an
- * entry is current exactly when its symbol still has that priority; others are skipped. Each merge pushes
- * at most two keys, so n symbols cost O(n log n). */
+ * The order is total: lowest priority first, leftmost among equals. A heap key holds both, so that
+ * an entry is current exactly when its symbol still has that priority; others are skipped. Each
+ * merge pushes at most two keys, so n symbols cost O(n log n). */
 #include "model/tokenizer_impl.h"
 
 static mlsys_status heap_push(mlsi_encode *e, uint64_t key) {
     mlsi_merge_heap *h = &e->heap;
     if (h->n == h->cap) MLSI_TRY(MLSI_GROW(e->alloc, &h->keys, &h->cap, h->n + 1));
     int64_t i = h->n++;
-    for (int64_t up; i > 0 && h->keys[up = (i - 1) / 2] > key; i = up) h->keys[i] = h->keys[up];
+    for (int64_t up; i > 0 && h->keys[up = (i - 1) / 2] > key; i = up)
+        h->keys[i] = h->keys[up];
     h->keys[i] = key;
     return MLSYS_OK;
 }

@@ -1,8 +1,8 @@
 /* Cutting text into words with PCRE2.
  *
- * PCRE2's own limits bound backtracking, and the expressions are chosen so that no text needs much of
- * it. Where the machine allows executable memory they are compiled to machine code, which PCRE2 keeps
- * outside the context's allocator; everything else goes through it. */
+ * PCRE2's own limits bound backtracking, and the expressions are chosen so that no text needs much
+ * of it. Where the machine allows executable memory they are compiled to machine code, which PCRE2
+ * keeps outside the context's allocator; everything else goes through it. */
 #include "model/tokenizer_pre.h"
 
 #include "model/tokenizer_pre_table.h"
@@ -60,7 +60,8 @@ static mlsys_status pcre2_failed(int error, const char *what) {
     pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
     if (error == PCRE2_ERROR_NOMEMORY || error == 121 /* compiling ran out of memory */)
         return mlsi_fail(MLSYS_E_NOMEM, "tokenizer: no memory for %s", what);
-    return mlsi_fail(MLSYS_E_INTERNAL, "tokenizer: %s failed: PCRE2 says %d, %s", what, error, text);
+    return mlsi_fail(MLSYS_E_INTERNAL, "tokenizer: %s failed: PCRE2 says %d, %s", what, error,
+                     text);
 }
 
 mlsys_status mlsi_pre_create(mlsi_alloc *a, mlsi_bytes name, mlsi_pre_traits *traits,
@@ -97,7 +98,8 @@ mlsys_status mlsi_pre_create(mlsi_alloc *a, mlsi_bytes name, mlsi_pre_traits *tr
 
 void mlsi_pre_free(mlsi_pre *p) {
     if (!p) return;
-    for (int i = 0; i < p->n; i++) pcre2_code_free(p->code[i]);
+    for (int i = 0; i < p->n; i++)
+        pcre2_code_free(p->code[i]);
     pcre2_general_context_free(p->memory);
     mlsi_mem_free(p->alloc, p);
 }
@@ -123,7 +125,8 @@ mlsys_status mlsi_pre_match_create(const mlsi_pre *p, mlsi_pre_match **out) {
 
 void mlsi_pre_match_free(mlsi_pre_match *m) {
     if (!m) return;
-    for (int i = 0; i < m->pre->n; i++) pcre2_match_data_free(m->data[i]);
+    for (int i = 0; i < m->pre->n; i++)
+        pcre2_match_data_free(m->data[i]);
     pcre2_match_context_free(m->limits);
     mlsi_mem_free(m->pre->alloc, m);
 }

@@ -13,8 +13,8 @@ typedef struct mlsi_pre_traits {
     bool add_bos;       /* default where the metadata has no .add_bos_token */
 } mlsi_pre_traits;
 
-/* name: the value of tokenizer.ggml.pre; empty = "default".  Errors UNSUPPORTED: an unknown name, or
- * a build without PCRE2; NOMEM. */
+/* name: the value of tokenizer.ggml.pre; empty = "default".  Errors UNSUPPORTED: an unknown name,
+ * or a build without PCRE2; NOMEM. */
 mlsys_status mlsi_pre_create(mlsi_alloc *a, mlsi_bytes name, mlsi_pre_traits *traits,
                              mlsi_pre **out);
 void mlsi_pre_free(mlsi_pre *p); /* NULL accepted */
@@ -22,8 +22,8 @@ void mlsi_pre_free(mlsi_pre *p); /* NULL accepted */
 mlsys_status mlsi_pre_match_create(const mlsi_pre *p, mlsi_pre_match **out);
 void mlsi_pre_match_free(mlsi_pre_match *m); /* NULL accepted */
 
-/* Call word(arg, ...) for the words of text[0..n), in order; together they are the text. text must be
- * valid UTF-8. Stops at the first failure of word and returns it. */
+/* Call word(arg, ...) for the words of text[0..n), in order; together they are the text. text must
+ * be valid UTF-8. Stops at the first failure of word and returns it. */
 mlsys_status mlsi_pre_split(mlsi_pre_match *m, const char *text, uint64_t n,
                             mlsys_status (*word)(void *arg, const char *p, uint64_t n), void *arg);
 

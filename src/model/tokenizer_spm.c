@@ -1,10 +1,11 @@
-/* SentencePiece-style BPE: symbols start as characters, and the pair whose joint text is the token of
- * the highest score is merged first. */
+/* SentencePiece-style BPE: symbols start as characters, and the pair whose joint text is the token
+ * of the highest score is merged first. */
 #include "model/tokenizer_impl.h"
 #include "model/utf8.h"
 
-/* Merges never reach across a place where no token can lie, so the text is cut there and the parts are
- * done one by one, with the same result: before a space after a byte that no token has before a space. */
+/* Merges never reach across a place where no token can lie, so the text is cut there and the parts
+ * are done one by one, with the same result: before a space after a byte that no token has before a
+ * space. */
 void mlsi_spm_build(mlsi_tokenizer *t) {
     for (int32_t id = 0; id < t->n; id++) {
         mlsi_bytes b = mlsi_token_bytes(t, id);
@@ -13,7 +14,8 @@ void mlsi_spm_build(mlsi_tokenizer *t) {
     }
 }
 
-/* Scores as priorities: the order of floats, turned round, as unsigned integers below UINT32_MAX. */
+/* Scores as priorities: the order of floats, turned round, as unsigned integers below UINT32_MAX.
+ */
 static uint32_t priority_of(float score) {
     union {
         float f;
@@ -44,11 +46,12 @@ static mlsys_status encode_part(mlsi_encode *e, const char *p, uint64_t n) {
         uint32_t cp;
         int len = mlsi_utf8_decode(p + i, n - i, &cp);
         if (!len) len = 1; /* not UTF-8: a symbol of one byte */
-        e->symbols[count] = (mlsi_symbol){.prev = count - 1,
-                                          .next = count + 1,
-                                          .start = (int32_t)i,
-                                          .len = len,
-                                          .id = mlsi_token_find(t, &t->plain, p + i, (uint64_t)len)};
+        e->symbols[count] =
+            (mlsi_symbol){.prev = count - 1,
+                          .next = count + 1,
+                          .start = (int32_t)i,
+                          .len = len,
+                          .id = mlsi_token_find(t, &t->plain, p + i, (uint64_t)len)};
         i += (uint64_t)len;
     }
     e->symbols[count - 1].next = -1;
@@ -71,7 +74,8 @@ mlsys_status mlsi_spm_encode(mlsi_encode *e, const char *text, uint64_t n) {
     char *p = e->buffer;
     uint64_t len = 0;
     if (t->add_space_prefix && e->after_added) p[len++] = ' ';
-    for (uint64_t i = 0; i < n;) { /* the mark of a space in the text is a space, as in the vocabulary */
+    for (uint64_t i = 0;
+         i < n;) { /* the mark of a space in the text is a space, as in the vocabulary */
         bool mark = n - i >= 3 && !memcmp(text + i, "\xe2\x96\x81", 3);
         p[len++] = mark ? ' ' : text[i];
         i += mark ? 3 : 1;

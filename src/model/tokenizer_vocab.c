@@ -15,7 +15,8 @@ uint32_t mlsi_token_hash(const char *p, uint64_t n) {
         h = (h ^ w) * 0xff51afd7ed558ccdull;
         h ^= h >> 32;
     }
-    for (w = 0; n; n--) w = w << 8 | (unsigned char)p[n - 1];
+    for (w = 0; n; n--)
+        w = w << 8 | (unsigned char)p[n - 1];
     return (uint32_t)(mlsi_hash_mix(h ^ w) >> 32);
 }
 
@@ -33,9 +34,11 @@ int32_t mlsi_token_find(const mlsi_tokenizer *t, const mlsi_token_table *table, 
 
 static mlsys_status table_alloc(mlsi_tokenizer *t, mlsi_token_table *table, int64_t n) {
     uint64_t size = 16;
-    while (size < 2 * (uint64_t)n) size *= 2;
+    while (size < 2 * (uint64_t)n)
+        size *= 2;
     MLSI_TRY(MLSI_NEW_N(t->alloc, size, &table->slots));
-    for (uint64_t i = 0; i < size; i++) table->slots[i].id = -1;
+    for (uint64_t i = 0; i < size; i++)
+        table->slots[i].id = -1;
     table->mask = size - 1;
     return MLSYS_OK;
 }
@@ -125,8 +128,9 @@ static mlsys_status token_bytes(mlsi_tokenizer *t, int32_t id, mlsi_bytes text, 
     if (t->type[id] == MLSI_TOKEN_BYTE) {
         int byte = byte_token(text);
         if (byte < 0)
-            return mlsi_fail(MLSYS_E_FORMAT, KEY "tokens[%d]: a byte token reads \"%.*s\", not <0xNN>",
-                             id, (int)(text.len < 40 ? text.len : 40), text.data);
+            return mlsi_fail(MLSYS_E_FORMAT,
+                             KEY "tokens[%d]: a byte token reads \"%.*s\", not <0xNN>", id,
+                             (int)(text.len < 40 ? text.len : 40), text.data);
         out[0] = (char)byte;
         *n = 1;
         return MLSYS_OK;
@@ -172,7 +176,8 @@ static mlsys_status check_arrays(const mlsi_vocab_source *s) {
 
 static mlsys_status copy_tokens(mlsi_tokenizer *t, const mlsi_vocab_source *s) {
     uint64_t total = 0;
-    for (int32_t i = 0; i < t->n; i++) total += s->tokens[i].len;
+    for (int32_t i = 0; i < t->n; i++)
+        total += s->tokens[i].len;
     if (total > UINT32_MAX)
         return mlsi_fail(MLSYS_E_FORMAT, KEY "tokens: %llu bytes in all, at most %u are taken",
                          (unsigned long long)total, UINT32_MAX);
@@ -191,10 +196,12 @@ static mlsys_status copy_tokens(mlsi_tokenizer *t, const mlsi_vocab_source *s) {
 
 static mlsys_status index_tokens(mlsi_tokenizer *t) {
     int64_t n_literal = 0;
-    for (int32_t i = 0; i < t->n; i++) n_literal += t->literal[i];
+    for (int32_t i = 0; i < t->n; i++)
+        n_literal += t->literal[i];
     MLSI_TRY(table_alloc(t, &t->plain, t->n - n_literal));
     MLSI_TRY(table_alloc(t, &t->literals, n_literal));
-    for (int b = 0; b < 256; b++) t->byte_id[b] = -1;
+    for (int b = 0; b < 256; b++)
+        t->byte_id[b] = -1;
     for (int32_t i = 0; i < t->n; i++) {
         mlsi_bytes b = mlsi_token_bytes(t, i);
         if (t->type[i] == MLSI_TOKEN_BYTE) { /* spelled out when nothing else fits, never merged */

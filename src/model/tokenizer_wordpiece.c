@@ -1,5 +1,5 @@
-/* WordPiece as in BERT: normalised words, each cut into the longest pieces from the left. Pieces that
- * begin a word carry a space in front. */
+/* WordPiece as in BERT: normalised words, each cut into the longest pieces from the left. Pieces
+ * that begin a word carry a space in front. */
 #include "model/tokenizer_impl.h"
 #include "model/utf8.h"
 
@@ -22,13 +22,8 @@ mlsys_status mlsi_wordpiece_build(mlsi_tokenizer *t) {
     return MLSYS_OK;
 }
 
-static bool is_white_space(uint32_t c) {
-    return c == ' ' || (c >= 9 && c <= 13) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
-           c == 0x205f || c == 0x3000;
-}
-
-/* BERT's "CJK character": ideographs only, each a word of its own. The gap at U+2B820 is the peers'. */
+/* BERT's "CJK character": ideographs only, each a word of its own. The gap at U+2B820 is the
+ * peers'. */
 static bool is_ideograph(uint32_t c) {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
            (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
@@ -87,7 +82,7 @@ static mlsys_status put_char(words *w, uint32_t c) {
     const mlsi_tokenizer *t = w->e->t;
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     if (t->strip_accents && category == UTF8PROC_CATEGORY_MN) return MLSYS_OK;
-    if (is_white_space(c)) return end_word(w);
+    if (mlsi_is_white_space(c)) return end_word(w);
     if (t->lowercase) c = (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
     if (!is_punctuation(c, category) && !is_ideograph(c)) return add_char(w, c);
     MLSI_TRY(end_word(w));
@@ -114,10 +109,12 @@ mlsys_status mlsi_wordpiece_encode(mlsi_encode *e, const char *text, uint64_t n)
         utf8proc_ssize_t n_parts = 1;
         /* Marks are dropped, so their canonical order does not matter. */
         if (e->t->strip_accents)
-            n_parts = utf8proc_decompose_char((utf8proc_int32_t)c, parts, 32, UTF8PROC_DECOMPOSE, NULL);
+            n_parts =
+                utf8proc_decompose_char((utf8proc_int32_t)c, parts, 32, UTF8PROC_DECOMPOSE, NULL);
         if (n_parts < 0 || n_parts > 32)
             return mlsi_fail(MLSYS_E_INTERNAL, "tokenizer: U+%04X does not decompose", c);
-        for (utf8proc_ssize_t k = 0; k < n_parts; k++) MLSI_TRY(put_char(&w, (uint32_t)parts[k]));
+        for (utf8proc_ssize_t k = 0; k < n_parts; k++)
+            MLSI_TRY(put_char(&w, (uint32_t)parts[k]));
     }
     return end_word(&w);
 }
@@ -126,8 +123,9 @@ mlsys_status mlsi_wordpiece_encode(mlsi_encode *e, const char *text, uint64_t n)
 
 mlsys_status mlsi_wordpiece_build(mlsi_tokenizer *t) {
     (void)t;
-    return mlsi_fail(MLSYS_E_UNSUPPORTED, "tokenizer: WordPiece needs utf8proc, which this build of "
-                                          "the library was made without");
+    return mlsi_fail(MLSYS_E_UNSUPPORTED,
+                     "tokenizer: WordPiece needs utf8proc, which this build of "
+                     "the library was made without");
 }
 mlsys_status mlsi_wordpiece_encode(mlsi_encode *e, const char *text, uint64_t n) {
     (void)e, (void)text, (void)n;

@@ -2,6 +2,7 @@
 #ifndef MLSI_UTF8_H
 #define MLSI_UTF8_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -33,7 +34,8 @@ static inline int mlsi_utf8_encode(uint32_t cp, char out[4]) {
         return 1;
     }
     int len = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
-    for (int i = len - 1; i > 0; i--, cp >>= 6) out[i] = (char)(0x80 | (cp & 0x3f));
+    for (int i = len - 1; i > 0; i--, cp >>= 6)
+        out[i] = (char)(0x80 | (cp & 0x3f));
     out[0] = (char)(cp | (0xf00u >> len & 0xff));
     return len;
 }
@@ -43,7 +45,8 @@ static inline uint64_t mlsi_utf8_valid_prefix(const char *p, uint64_t n) {
     uint64_t i = 0;
     while (i < n) {
         uint64_t eight;
-        while (i + 8 <= n && (memcpy(&eight, p + i, 8), !(eight & 0x8080808080808080ull))) i += 8;
+        while (i + 8 <= n && (memcpy(&eight, p + i, 8), !(eight & 0x8080808080808080ull)))
+            i += 8;
         if (i == n) break;
         uint32_t cp;
         int len = mlsi_utf8_decode(p + i, n - i, &cp);
@@ -71,6 +74,13 @@ static inline int mlsi_utf8_incomplete_tail(const char *p, uint64_t n) {
         return (int)k;
     }
     return 0;
+}
+
+/* Unicode's White_Space property. */
+static inline bool mlsi_is_white_space(uint32_t c) {
+    return c == ' ' || (c >= 9 && c <= 13) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+           c == 0x205f || c == 0x3000;
 }
 
 #endif

@@ -1,5 +1,7 @@
-/* Token ids against the peers' own expectations: $MLSYS_SUITES/tokenizer/ggml-vocab-NAME.gguf with texts
- * (.inp) and ids (.out), made without begin and end tokens and without recognising control tokens. */
+/* Token ids against the peers' own expectations: $MLSYS_SUITES/tokenizer/ggml-vocab-NAME.gguf with
+ * texts
+ * (.inp) and ids (.out), made without begin and end tokens and without recognising control tokens.
+ */
 #include "model/gguf.h"
 #include "model/tokenizer.h"
 #include "support/skip.h"
@@ -58,13 +60,14 @@ static void check_text(const mlsi_tokenizer *t, const char *name, int nr, const 
         ck_assert_msg(ids.data[i] == want, "%s text %d: id %lld is %d, expected %ld, text \"%.*s\"",
                       name, nr, (long long)i, ids.data[i], want, (int)len, text);
     }
-    ck_assert_msg(!*rest || strspn(rest, " ") == strlen(rest), "%s text %d: ids missing:%s", name, nr,
-                  rest);
+    ck_assert_msg(!*rest || strspn(rest, " ") == strlen(rest), "%s text %d: ids missing:%s", name,
+                  nr, rest);
     mlsi_text back;
     mlsi_text_init(&back, &mlsi_alloc_process);
     ck_assert_int_eq(mlsi_tokenizer_decode(t, ids.data, (uint64_t)ids.n, 0, &back), MLSYS_OK);
     if (strcmp(name, "bert-bge")) { /* WordPiece normalises */
-        ck_assert_msg((size_t)back.len == len, "%s text %d: decoded to \"%s\"", name, nr, back.data);
+        ck_assert_msg((size_t)back.len == len, "%s text %d: decoded to \"%s\"", name, nr,
+                      back.data);
         ck_assert_msg(!len || !memcmp(back.data, text, len), "%s text %d: decoded to \"%s\"", name,
                       nr, back.data);
     }
