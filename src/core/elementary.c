@@ -3,11 +3,22 @@
 
 #include "core/elementary_scalar.h"
 #include "core/elementary.inc"
+#include "core/faults.h"
+
+static inline float checked(float y) {
+    if (mlsi_fault(MLSI_FAULT_ELEMENTARY_LAST_BIT)) return vf_from_bits(vf_bits(y) ^ 1);
+    return y;
+}
+
+static inline float checked_2(float x, float y, float r) {
+    if (mlsi_fault(MLSI_FAULT_ELEMENTARY_NAN_RULE) && (x != x || y != y)) return x + y;
+    return checked(r);
+}
 
 #define DEFINE_1(name, ulp32, ulp64)                                                               \
-    float mlsi_ef_##name(float x) { return ef_##name(x); }
+    float mlsi_ef_##name(float x) { return checked(ef_##name(x)); }
 #define DEFINE_2(name, ulp32, ulp64)                                                               \
-    float mlsi_ef_##name(float x, float y) { return ef_##name(x, y); }
+    float mlsi_ef_##name(float x, float y) { return checked_2(x, y, ef_##name(x, y)); }
 MLSI_ELEMENTARY_UNARY(DEFINE_1)
 MLSI_ELEMENTARY_BINARY(DEFINE_2)
 

@@ -23,3 +23,9 @@ MLSI_FAULT_ROW(ADDED_SHORTEST, "src/model/tokenizer_added.c", "unit/check_tokeni
                "the shortest of several added tokens at one place is taken (BO-16)")
 MLSI_FAULT_ROW(STREAM_TAIL, "src/model/token_stream.c", "unit/check_tokenizer",
                "streaming decode gives out parts of characters")
+MLSI_FAULT_ROW(ELEMENTARY_LAST_BIT, "src/core/elementary.c", "unit/check_elementary",
+               "the last bit of the scalar f32 elementary functions is flipped")
+MLSI_FAULT_ROW(ELEMENTARY_NAN_RULE, "src/core/elementary.c", "unit/check_elementary",
+               "pow(1, NaN) and pow(NaN, 0) are NaN instead of 1")
+MLSI_FAULT_ROW(ELEMENTARY_F64_BOUND, "src/core/elementary_f64.c", "unit/check_elementary",
+               "f64 elementary functions are up to three units in the last place off")
