@@ -102,14 +102,12 @@ mlsys_status mlsys_generator_rewind(mlsys_generator generator, int64_t n) {
     mlsi_generator *g;
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_rewind: g", &g));
     mlsys_status st = MLSYS_OK;
-    if (n < 0 || n > g->n_history) {
+    if (n < 0 || n > g->n_history)
         st = mlsi_fail(MLSYS_E_ARG, "generator_rewind: n is %lld, the context holds %lld", (long long)n,
                        (long long)g->n_history);
-    } else {
-        g->n_history = n;
-        if (g->n_cached > n) g->n_cached = n;
-        g->logits_valid = g->done = g->streaming = false;
-    }
+    else
+        mlsi_generator_rewind(g, n);
+    if (st == MLSYS_OK && n == 0) mlsi_generator_forget_turns(g, 0);
     mlsi_unpin_exclusive(g);
     return st;
 }

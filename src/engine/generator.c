@@ -43,10 +43,14 @@ static void destroy(mlsi_object *self) {
     mlsys_release(g->logits);
     mlsys_release(g->program);
     mlsys_release(g->tokenizer_handle);
+    mlsys_release(g->stream_handle);
     mlsi_mem_free(a, g->inputs);
     mlsi_mem_free(a, g->outputs);
     mlsi_mem_free(a, g->history);
     mlsi_mem_free(a, g->candidates);
+    mlsi_generator_forget_turns(g, 0);
+    mlsi_mem_free(a, g->turns);
+    mlsi_text_free(&g->reply);
     mlsi_unpin(g->tokenizer);
     mlsi_unpin(g->model);
     mlsi_unpin(g->stream);
@@ -122,6 +126,7 @@ static mlsys_status init(mlsi_generator *g, const mlsi_config *c) {
     const mlsi_config_key *table = mlsi_generator_config_keys(&n);
     MLSI_TRY(mlsi_config_check(c, "generate", table, n));
     read_sampler(c, &g->sampler);
+    mlsi_text_init(&g->reply, &g->object.ctx->alloc);
     MLSI_TRY(mlsi_graph_options_read(g->model, c, &o));
     MLSI_TRY(mlsi_decoder_params_read(g->model, &p));
     g->chunk = o.max_new;
@@ -148,9 +153,11 @@ mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_con
     g->stream = s;
     mlsi_repin(m);
     mlsi_repin(s);
+    g->stream_handle = mlsi_handle_of(s);
     mlsys_status st =
         mlsi_handle_create(&g->object, MLSYS_KIND_GENERATOR, ctx, destroy, out);
     if (st != MLSYS_OK) {
+        mlsys_release(g->stream_handle);
         mlsi_unpin(m);
         mlsi_unpin(s);
         mlsi_mem_free(&ctx->alloc, g);
@@ -203,7 +210,7 @@ static mlsys_status run_chunk(mlsi_generator *g) {
     MLSI_TRY(mlsys_tensor_view(g->tokens, 2, shape, strides, 0, &view));
     g->inputs[0] = view;
     int64_t t0 = mlsi_now_ns();
-    mlsys_status st = mlsys_program_run(g->program, (mlsys_stream)(uintptr_t)g->stream->object.handle,
+    mlsys_status st = mlsys_program_run(g->program, g->stream_handle,
                                         (int32_t)g->n_caches + 2, g->inputs,
                                         (int32_t)g->n_caches + 1, g->outputs);
     double seconds = (double)(mlsi_now_ns() - t0) * 1e-9;
@@ -225,8 +232,22 @@ mlsys_status mlsi_generator_evaluate(mlsi_generator *g) {
     return MLSYS_OK;
 }
 
+void mlsi_generator_rewind(mlsi_generator *g, int64_t n) {
+    if (n < g->n_history) g->logits_valid = false;
+    g->n_history = n;
+    if (g->n_cached > n) g->n_cached = n;
+    g->done = g->streaming = false;
+}
+
+/* Chat needs the reply when its turn comes. */
+static void remember(mlsi_generator *g, const mlsi_text *text, int64_t from) {
+    if (text->len > from) mlsi_text_add(&g->reply, "%s", text->data + from);
+}
+
 static mlsys_status finish(mlsi_generator *g, mlsi_text *text) {
+    int64_t from = text->len;
     if (g->streaming) MLSI_TRY(mlsi_token_stream_finish(&g->text, text));
+    remember(g, text, from);
     g->streaming = false;
     g->done = true;
     return MLSYS_OK;
@@ -244,12 +265,14 @@ mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text
                          &token));
     if (mlsi_tokenizer_is_end(g->tokenizer, token)) return finish(g, text);
     mlsi_token_stream before = g->text;
+    int64_t from = text->len;
     if (!g->streaming) mlsi_token_stream_init(&g->text, g->tokenizer, 0, false);
     mlsys_status st = mlsi_token_stream_next(&g->text, token, text);
     if (st != MLSYS_OK) {
         g->text = before;
         return st;
     }
+    remember(g, text, from);
     g->streaming = true;
     g->history[g->n_history++] = token;
     g->logits_valid = false;

@@ -6,10 +6,16 @@
 #include "model/model.h"
 #include "model/token_stream.h"
 
+typedef struct mlsi_turn { /* of a chat */
+    char role; /* 's', 'u', 'a' */
+    char *text;
+} mlsi_turn;
+
 typedef struct mlsi_generator {
     mlsi_object object;
     mlsi_model *model;   /* pinned */
-    mlsi_stream *stream; /* pinned; must stay with this generator's thread */
+    mlsi_stream *stream; /* pinned */
+    mlsys_stream stream_handle; /* a user reference, so that runs may name it */
     mlsi_tokenizer *tokenizer; /* pinned */
     mlsys_tokenizer tokenizer_handle;
     mlsys_program program;
@@ -22,6 +28,9 @@ typedef struct mlsi_generator {
     mlsi_sampler sampler;
     mlsi_candidate *candidates;
     mlsi_token_stream text;
+    mlsi_turn *turns;
+    int64_t n_turns, cap_turns;
+    mlsi_text reply; /* text produced since the last chat message */
     uint64_t cache_bytes;
     double prefill_seconds, decode_seconds;
     int64_t prefill_tokens, decode_tokens;
@@ -34,6 +43,9 @@ mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_con
 mlsys_status mlsi_generator_append(mlsi_generator *g, const int32_t *ids, int64_t n);
 mlsys_status mlsi_generator_append_text(mlsi_generator *g, const char *text, uint64_t bytes);
 mlsys_status mlsi_generator_chat(mlsi_generator *g, const char *system, const char *user);
+/* Keep the first n <= n_history tokens. */
+void mlsi_generator_rewind(mlsi_generator *g, int64_t n);
+void mlsi_generator_forget_turns(mlsi_generator *g, int64_t keep);
 /* Run the model over what is not yet cached. */
 mlsys_status mlsi_generator_evaluate(mlsi_generator *g);
 mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text);
