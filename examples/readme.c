@@ -1,4 +1,5 @@
-/* One product computed eagerly, then the same in a compiled graph. This is the program of README.md. */
+/* One product computed eagerly, then the same in a compiled graph. This is the program of
+ * README.md. */
 #include <mlsys/mlsys.h>
 #include <stdio.h>
 

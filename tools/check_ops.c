@@ -1,5 +1,6 @@
 /* Every row of the op list has all its rules: operands, inference, cost, a meaning (reference or
- * decomposition), and its two texts. Prints the names of all ops, one a line; faults go to stderr. */
+ * decomposition), and its two texts. Prints the names of all ops, one a line; faults go to stderr.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ static void fault(const char *op, const char *what) {
 }
 
 static void check_attrs(const char *op, const mlsi_op_def *def) {
-    if (def->attrs_size < sizeof(mlsi_attr_none)) fault(op, "attrs_size is smaller than no attributes");
+    if (def->attrs_size < sizeof(mlsi_attr_none))
+        fault(op, "attrs_size is smaller than no attributes");
     for (const mlsi_attr_desc *a = def->attrs; a && a->name; a++) {
         if (!a->help || !*a->help) fault(op, "an attribute has no help text");
         if (a->offset >= def->attrs_size) fault(op, "an attribute lies outside its struct");

@@ -10,6 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
 import header  # noqa: E402
+import misuse_test  # noqa: E402
 
 ROOT = os.path.join(os.path.dirname(__file__), "..")
 FIXED = {
@@ -77,6 +78,7 @@ def ctypes_module(h):
 def main():
     h = header.read(os.path.join(ROOT, "include/mlsys/mlsys.h"))
     outputs = {"examples/python/mlsys_ctypes.py": ctypes_module(h)}
+    outputs.update(misuse_test.files(h))
     stale = []
     for path, text in outputs.items():
         full = os.path.join(ROOT, path)

@@ -25,7 +25,7 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 
 # One program at a time on each core.
 for t in "$@"; do printf '%s\n' "$t"; done |
-    xargs -P "${JOBS:-$(nproc)}" -I TEST sh -c '
+    xargs -P "${JOBS:-$(nproc)}" -I {} sh -c '
         log=$1/$(printf %s "$2" | sed "s|^$3/||; s|/|.|g").log
         start=$(date +%s%N)
         timeout "${TEST_TIMEOUT:-900}" "$2" >"$log" 2>&1 </dev/null
@@ -35,7 +35,7 @@ for t in "$@"; do printf '%s\n' "$t"; done |
         [ $status = 0 ] && word=ok || word="exit $status"
         [ $status = 77 ] && word=skipped
         printf "  %-48s %6d ms  %s\n" "$2" $ms "$word"
-    ' sh "$logs" TEST "$out"
+    ' sh "$logs" {} "$out"
 
 # Failures first, in full; then the skips by name; then the line that sums up.
 awk -v ran="$#" '

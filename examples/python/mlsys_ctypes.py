@@ -65,6 +65,7 @@ LOG_ERROR = 1
 LOG_WARN = 2
 LOG_INFO = 3
 LOG_DEBUG = 4
+GENERATOR_TEXT = 65536
 
 
 class Hooks(C.Structure):

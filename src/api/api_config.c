@@ -1,5 +1,9 @@
 #include "api/api.h"
+#include "engine/generator.h"
+#include "ir/ops/op_def.h"
+#include "model/arch.h"
 #include "model/model.h"
+#include "run/program.h"
 
 static mlsys_status set(mlsys_config config, const char *what, const char *key,
                         const mlsi_config_entry *value) {
@@ -51,10 +55,12 @@ mlsys_status mlsys_config_get_i64(mlsys_config config, const char *key, int64_t 
     MLSI_TRY(mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "config_get_i64: config", &c));
     const mlsi_config_entry *e = mlsi_config_find(c, key);
     mlsys_status st = MLSYS_OK;
-    if (!e) st = mlsi_fail(MLSYS_E_NOTFOUND, "config_get_i64: no key \"%s\"", key);
+    if (!e)
+        st = mlsi_fail(MLSYS_E_NOTFOUND, "config_get_i64: no key \"%s\"", key);
     else if (e->type != 'i')
         st = mlsi_fail(MLSYS_E_ARG, "config_get_i64: key \"%s\" is not an integer", key);
-    else *out = e->i;
+    else
+        *out = e->i;
     mlsi_unpin_exclusive(c);
     return st;
 }
@@ -66,20 +72,29 @@ static const struct {
 } scopes[] = {
     {"ctx", mlsi_ctx_config_keys},
     {"profile", mlsi_profile_config_keys},
+    {"compile", mlsi_compile_config_keys},
+    {"model", mlsi_model_graph_config_keys},
+    {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {
     API_NOT_NULL(scope, "config_keys: scope");
     API_TEXT(buf, cap, "config_keys");
-    for (size_t i = 0; i < sizeof scopes / sizeof scopes[0]; i++) {
-        if (strcmp(scopes[i].scope, scope)) continue;
+    mlsi_text text;
+    mlsi_text_init(&text, &mlsi_alloc_process);
+    mlsi_op op = mlsi_op_by_name(scope);
+    size_t i = 0, n_scopes = sizeof scopes / sizeof scopes[0];
+    while (i < n_scopes && strcmp(scopes[i].scope, scope))
+        i++;
+    if (i < n_scopes) {
         int n;
         const mlsi_config_key *keys = scopes[i].keys(&n);
-        mlsi_text text;
-        mlsi_text_init(&text, &mlsi_alloc_process);
         mlsi_config_keys_text(keys, n, &text);
-        return mlsi_text_out(&text, buf, cap, need);
+    } else if (op != MLSI_OP_COUNT) {
+        mlsi_op_attrs_text(op, &text);
+    } else {
+        return mlsi_fail(MLSYS_E_NOTFOUND, "config_keys: unknown scope \"%.64s\"", scope);
     }
-    return mlsi_fail(MLSYS_E_NOTFOUND, "config_keys: unknown scope \"%s\"", scope);
+    return mlsi_text_out(&text, buf, cap, need);
 }

@@ -227,6 +227,8 @@ mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_grap
     mlsi_op op = mlsi_op_by_name(kind);
     if (op != MLSI_OP_CALL && op != MLSI_OP_IF && op != MLSI_OP_WHILE)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: kind \"%.32s\" is not call, if or while", kind);
+    if (op == MLSI_OP_CALL && g2)
+        return mlsi_fail(MLSYS_E_ARG, "graph_control: g2 is given, but call takes one function");
     MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g));
     mlsys_status st = own_values(g, n_in, in, kind, values);
     if (st == MLSYS_OK) st = import_callee(g, g1, "graph_control: g1", &a.fn1);

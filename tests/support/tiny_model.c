@@ -50,9 +50,10 @@ static void put_vocabulary(gguf_writer *w) {
     gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 1);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", 4);
     gguf_put_bool(w, "tokenizer.ggml.add_bos_token", true);
-    gguf_put_str(w, "tokenizer.chat_template",
-                 "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
-                 "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+    gguf_put_str(
+        w, "tokenizer.chat_template",
+        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
 }
 
 static void put_matrix(gguf_writer *w, int layer, const char *part, uint32_t type, uint64_t in,

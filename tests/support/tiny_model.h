@@ -1,5 +1,5 @@
-/* A language model of 2 layers with random weights and a byte-level SentencePiece vocabulary, for tests
- * that need a real file but no sense in what it says. */
+/* A language model of 2 layers with random weights and a byte-level SentencePiece vocabulary, for
+ * tests that need a real file but no sense in what it says. */
 #ifndef MLSI_TESTS_TINY_MODEL_H
 #define MLSI_TESTS_TINY_MODEL_H
 

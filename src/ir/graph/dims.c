@@ -101,8 +101,8 @@ mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int6
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
         return mlsi_fail(MLSYS_E_ARG, "symbol: \"%s\" is not a name (letters, digits, _; at most 63)",
                          name ? name : "");
-    if (min < 0 || max < min || divisor < 1)
-        return mlsi_fail(MLSYS_E_ARG, "symbol %s: range [%lld, %lld] divisor %lld is not valid", name,
+    if (min < 0 || max < min || divisor < 1 || max / divisor * divisor < min)
+        return mlsi_fail(MLSYS_E_ARG, "symbol %s: range [%lld, %lld] divisor %lld holds no extent", name,
                          (long long)min, (long long)max, (long long)divisor);
     int64_t i = 0;
     while (i < t->n_symbols && strcmp(t->symbols[i].name, name)) i++;

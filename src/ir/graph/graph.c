@@ -60,6 +60,8 @@ static mlsys_status check_type(const mlsi_graph *g, const char *what, const mlsi
         return mlsi_fail(MLSYS_E_DTYPE, "%s: unknown dtype %d", what, t->dtype);
     if (t->rank < 0 || t->rank > MLSYS_MAX_DIMS)
         return mlsi_fail(MLSYS_E_SHAPE, "%s: rank %d outside [0,%d]", what, t->rank, MLSYS_MAX_DIMS);
+    int64_t least = mlsi_dtype_get(t->dtype)->block_bytes; /* bytes of the smallest binding */
+    bool empty = false, fits = true;
     for (int i = 0; i < t->rank; i++) {
         int64_t lo, hi;
         if (!mlsi_dim_valid(&g->symbols, t->dims[i]))
@@ -69,7 +71,10 @@ static mlsys_status check_type(const mlsi_graph *g, const char *what, const mlsi
         if (lo < 0)
             return mlsi_fail(MLSYS_E_SHAPE, "%s: extent %d may be negative (%lld)", what, i,
                              (long long)lo);
+        empty |= lo == 0;
+        fits = fits && mlsi_mul_i64(least, lo, &least);
     }
+    if (!fits && !empty) return mlsi_fail(MLSYS_E_SHAPE, "%s: more than 2^63 bytes", what);
     return MLSYS_OK;
 }
 
