@@ -98,7 +98,7 @@ mlsys_status mlsi_dlpack_export(mlsi_tensor *t, uint64_t flags, void **managed) 
     int row = 0;
     while (row < DTYPES && dtypes[row].dtype != t->layout.dtype) row++;
     if (row == DTYPES)
-        return mlsi_fail(MLSYS_E_DTYPE, "tensor_to_dlpack: DLPack has no %s",
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "tensor_to_dlpack: DLPack has no %s",
                          mlsi_dtype_get(t->layout.dtype)->name);
     mlsi_ctx *ctx = t->object.ctx;
     exported *e;
