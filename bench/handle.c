@@ -51,7 +51,8 @@ static double pool_job(int threads, int64_t items) {
     double best = 1e30;
     for (int round = 0; round < ROUNDS; round++) {
         int64_t t0 = mlsi_now_ns();
-        for (int i = 0; i < JOBS; i++) mlsi_pool_run(p, items, nothing, NULL);
+        for (int i = 0; i < JOBS; i++)
+            mlsi_pool_run(p, items, nothing, NULL);
         double ns = (double)(mlsi_now_ns() - t0) / JOBS;
         if (ns < best) best = ns;
     }

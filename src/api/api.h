@@ -20,12 +20,13 @@
 /* A TEXT output needs a buffer when it has a capacity. */
 #define API_TEXT(buf, cap, what)                                                                   \
     do {                                                                                           \
-        if ((cap) && !(buf)) return mlsi_fail(MLSYS_E_ARG, "%s: buf is NULL, cap is %llu", (what), \
-                                              (unsigned long long)(cap));                          \
+        if ((cap) && !(buf))                                                                       \
+            return mlsi_fail(MLSYS_E_ARG, "%s: buf is NULL, cap is %llu", (what),                  \
+                             (unsigned long long)(cap));                                           \
     } while (0)
 
-/* Copy a versioned struct of the caller into one of ours (known bytes, zeroed before the call): what
- * the caller does not have stays zero, what we do not know must be zero. */
+/* Copy a versioned struct of the caller into one of ours (known bytes, zeroed before the call):
+ * what the caller does not have stays zero, what we do not know must be zero. */
 mlsys_status mlsi_api_struct_in(void *ours, uint64_t known, const void *theirs, const char *what);
 
 /* Two objects must come from one context. */

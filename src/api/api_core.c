@@ -2,7 +2,7 @@
 #include "core/backend.h"
 
 #define TEXT_OF_(x) #x
-#define TEXT_OF(x) TEXT_OF_(x)
+#define TEXT_OF(x)  TEXT_OF_(x)
 
 #if defined(__clang__)
 #define COMPILER "clang " TEXT_OF(__clang_major__) "." TEXT_OF(__clang_minor__)

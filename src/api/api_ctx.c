@@ -23,8 +23,7 @@ mlsys_status mlsys_ctx_create(mlsys_config config, const mlsys_hooks *h, mlsys_c
     mlsys_hooks hooks = {0};
     if (h) MLSI_TRY(read_hooks(h, &hooks));
     mlsi_config *c = NULL;
-    if (config)
-        MLSI_TRY(mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "ctx_create: config", &c));
+    if (config) MLSI_TRY(mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "ctx_create: config", &c));
     mlsys_status st = mlsi_ctx_create(c, h ? &hooks : NULL, out);
     mlsi_unpin_exclusive(c);
     return st;
@@ -62,8 +61,8 @@ static mlsys_status profile_start(mlsi_ctx *ctx, const mlsi_config *config) {
     int n;
     const mlsi_config_key *keys = mlsi_profile_config_keys(&n);
     MLSI_TRY(mlsi_config_check(config, "profile", keys, n));
-    MLSI_TRY(mlsi_trace_reserve(ctx->trace,
-                                mlsi_config_i64(config, "capacity", ctx->trace_capacity)));
+    MLSI_TRY(
+        mlsi_trace_reserve(ctx->trace, mlsi_config_i64(config, "capacity", ctx->trace_capacity)));
     mlsi_trace_enable(ctx->trace, true);
     return MLSYS_OK;
 }

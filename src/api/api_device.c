@@ -17,8 +17,7 @@ mlsys_status mlsys_device_count(mlsys_ctx ctx, mlsys_devtype type, int32_t *out)
     return MLSYS_OK;
 }
 
-mlsys_status mlsys_device_get(mlsys_ctx ctx, mlsys_devtype type, int32_t index,
-                              mlsys_device *out) {
+mlsys_status mlsys_device_get(mlsys_ctx ctx, mlsys_devtype type, int32_t index, mlsys_device *out) {
     API_OUT_HANDLE(out, "device_get: out");
     mlsi_ctx *c;
     MLSI_TRY(mlsi_pin(ctx, MLSYS_KIND_CTX, "device_get: ctx", &c));
@@ -41,7 +40,8 @@ static void processor_name(char name[64]) {
         bool printable = brand[i] > 32 && brand[i] < 127 && brand[i] != '"' && brand[i] != '\\';
         if (printable || (n && name[n - 1] != ' ')) name[n++] = printable ? brand[i] : ' ';
     }
-    while (n && name[n - 1] == ' ') n--;
+    while (n && name[n - 1] == ' ')
+        n--;
     name[n] = 0;
 #endif
 }
@@ -58,7 +58,8 @@ mlsys_status mlsys_device_describe(mlsys_device device, char *buf, uint64_t cap,
     processor_name(name);
     mlsi_text text;
     mlsi_text_init(&text, &d->object.ctx->alloc);
-    mlsi_text_add(&text, "{\"type\":\"cpu\",\"index\":%d,\"name\":\"%s\",\"isa\":\"%s\",\"threads\":%d}",
+    mlsi_text_add(&text,
+                  "{\"type\":\"cpu\",\"index\":%d,\"name\":\"%s\",\"isa\":\"%s\",\"threads\":%d}",
                   d->index, name, isa_names[isa], mlsi_pool_threads(ctx->pool));
     mlsys_status st = mlsi_text_out(&text, buf, cap, need);
     mlsi_unpin(d);

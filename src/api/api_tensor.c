@@ -17,7 +17,8 @@ mlsys_status mlsys_tensor_create(mlsys_device device, mlsys_dtype dtype, int32_t
 static mlsys_status layout_from(mlsys_dtype dtype, int32_t ndim, const int64_t *shape,
                                 const int64_t *strides, int64_t offset, mlsi_layout *l) {
     MLSI_TRY(mlsi_layout_row_major(l, dtype, ndim, shape));
-    for (int d = 0; strides && d < ndim; d++) l->strides[d] = strides[d];
+    for (int d = 0; strides && d < ndim; d++)
+        l->strides[d] = strides[d];
     l->offset = offset;
     return mlsi_layout_validate(l);
 }
@@ -50,7 +51,8 @@ mlsys_status mlsys_tensor_wrap(mlsys_device device, mlsys_dtype dtype, int32_t n
     return st ? mlsi_fail_in(st, "tensor_wrap") : st;
 }
 
-/* ---- views: each computes a layout over the same storage -------------------------------------- */
+/* ---- views: each computes a layout over the same storage --------------------------------------
+ */
 
 /* Ends a view call: publish the layout if it was found, and unpin. */
 static mlsys_status view_end(mlsi_tensor *t, const char *call, mlsys_status st,
@@ -102,7 +104,8 @@ mlsys_status mlsys_tensor_transpose(mlsys_tensor t, int32_t axis0, int32_t axis1
     mlsys_status st = normalize_axis(&axis0, x->layout.rank);
     if (st == MLSYS_OK) st = normalize_axis(&axis1, x->layout.rank);
     if (st == MLSYS_OK) {
-        for (int d = 0; d < x->layout.rank; d++) perm[d] = d;
+        for (int d = 0; d < x->layout.rank; d++)
+            perm[d] = d;
         perm[axis0] = axis1;
         perm[axis1] = axis0;
         st = mlsi_layout_permute(&x->layout, perm, &l);
@@ -151,7 +154,8 @@ static mlsys_status infer_extent(const mlsi_layout *l, int32_t ndim, const int64
         full[d] = shape[d];
         if (shape[d] == -1 && unknown >= 0)
             return mlsi_fail(MLSYS_E_SHAPE, "axes %d and %d are both -1", unknown, d);
-        if (shape[d] == -1) unknown = d;
+        if (shape[d] == -1)
+            unknown = d;
         else if (shape[d] < 0 || !mlsi_mul_i64(known, shape[d], &known))
             return mlsi_fail(MLSYS_E_SHAPE, "extent %lld of axis %d", (long long)shape[d], d);
     }

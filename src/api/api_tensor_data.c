@@ -13,7 +13,8 @@ static mlsys_status numbers_out(const char *call, const int64_t *from, int32_t n
     if (cap < 0 || (cap && !to))
         return mlsi_fail(MLSYS_E_ARG, "%s: cap is %d, the array is %s", call, cap,
                          to ? "given" : "NULL");
-    for (int i = 0; i < n && i < cap; i++) to[i] = from[i];
+    for (int i = 0; i < n && i < cap; i++)
+        to[i] = from[i];
     if (cap && cap < n)
         return mlsi_fail(MLSYS_E_BUFFER, "%s: rank %d, the array holds %d", call, n, cap);
     return MLSYS_OK;
@@ -28,8 +29,7 @@ mlsys_status mlsys_tensor_shape(mlsys_tensor t, int32_t cap, int64_t *shape, int
     return st;
 }
 
-mlsys_status mlsys_tensor_strides(mlsys_tensor t, int32_t cap, int64_t *strides,
-                                  int64_t *offset) {
+mlsys_status mlsys_tensor_strides(mlsys_tensor t, int32_t cap, int64_t *strides, int64_t *offset) {
     mlsi_tensor *x;
     MLSI_TRY(mlsi_pin(t, MLSYS_KIND_TENSOR, "tensor_strides: t", &x));
     if (offset) *offset = x->layout.offset;
@@ -164,7 +164,8 @@ mlsys_status mlsys_tensor_read(mlsys_tensor t, mlsys_stream stream, void *dst, u
 static mlsys_status copy(mlsi_tensor *dst, const mlsi_tensor *src) {
     const mlsi_layout *a = &dst->layout, *b = &src->layout;
     bool same = a->dtype == b->dtype && a->rank == b->rank;
-    for (int d = 0; same && d < a->rank; d++) same = a->shape[d] == b->shape[d];
+    for (int d = 0; same && d < a->rank; d++)
+        same = a->shape[d] == b->shape[d];
     char dst_text[128], src_text[128];
     if (!same)
         return mlsi_fail(a->dtype == b->dtype ? MLSYS_E_SHAPE : MLSYS_E_DTYPE,
@@ -225,8 +226,8 @@ static mlsys_status fill_random(mlsi_tensor *t, const char *kind, uint64_t key,
                                 uint64_t stream_id) {
     mlsi_ctx *ctx = t->object.ctx;
     mlsi_view view = mlsi_tensor_view_of(t), dense = view;
-    random_job job = {.dtype = view.dtype, .key = key, .stream_id = stream_id,
-                      .count = mlsi_view_count(&view)};
+    random_job job = {
+        .dtype = view.dtype, .key = key, .stream_id = stream_id, .count = mlsi_view_count(&view)};
     MLSI_TRY(random_kind(kind, &job.kind));
     MLSI_TRY(mlsi_rng_check(view.dtype, job.kind));
     MLSI_TRY(mlsi_tensor_writable(t, "t"));

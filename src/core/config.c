@@ -12,7 +12,8 @@ static void entry_clear(mlsi_config_entry *e) {
 
 static void config_destroy(mlsi_object *object) {
     mlsi_config *c = (mlsi_config *)object;
-    for (int64_t i = 0; i < c->count; i++) entry_clear(&c->entries[i]);
+    for (int64_t i = 0; i < c->count; i++)
+        entry_clear(&c->entries[i]);
     mlsi_mem_free(&mlsi_alloc_process, c->entries);
     mlsi_mem_free(&mlsi_alloc_process, c);
 }
@@ -20,8 +21,7 @@ static void config_destroy(mlsi_object *object) {
 mlsys_status mlsi_config_create(mlsys_config *out) {
     mlsi_config *c;
     MLSI_TRY(MLSI_NEW(&mlsi_alloc_process, &c));
-    mlsys_status st =
-        mlsi_handle_create(&c->object, MLSYS_KIND_CONFIG, NULL, config_destroy, out);
+    mlsys_status st = mlsi_handle_create(&c->object, MLSYS_KIND_CONFIG, NULL, config_destroy, out);
     if (st != MLSYS_OK) config_destroy(&c->object);
     return st;
 }
@@ -43,8 +43,10 @@ mlsys_status mlsi_config_set(mlsi_config *c, const char *key, const mlsi_config_
         entry_clear(&e);
         return st;
     }
-    if (old) entry_clear(old);
-    else old = &c->entries[c->count++];
+    if (old)
+        entry_clear(old);
+    else
+        old = &c->entries[c->count++];
     *old = e;
     return MLSYS_OK;
 }
@@ -70,8 +72,10 @@ const mlsi_config_entry *mlsi_config_find(const mlsi_config *c, const char *key)
 }
 
 static const char *type_name(char type) {
-    return type == 'i' ? "an integer" : type == 'f' ? "a number" : type == 's' ? "a text"
-                                                                 : "a list of integers";
+    return type == 'i'   ? "an integer"
+           : type == 'f' ? "a number"
+           : type == 's' ? "a text"
+                         : "a list of integers";
 }
 
 static mlsys_status check_entry(const mlsi_config_entry *e, const char *scope,
@@ -83,21 +87,20 @@ static mlsys_status check_entry(const mlsi_config_entry *e, const char *scope,
     double value = e->type == 'i' ? (double)e->i : e->f;
     if (value >= k->min && value <= k->max) return MLSYS_OK; /* false for NaN */
     if (e->type == 'i')
-        return mlsi_fail(MLSYS_E_ARG, "%s: key \"%s\" is outside %.17g..%.17g: %lld", scope,
-                         e->key, k->min, k->max, (long long)e->i);
+        return mlsi_fail(MLSYS_E_ARG, "%s: key \"%s\" is outside %.17g..%.17g: %lld", scope, e->key,
+                         k->min, k->max, (long long)e->i);
     return mlsi_fail(MLSYS_E_ARG, "%s: key \"%s\" is outside %.17g..%.17g: %.17g", scope, e->key,
                      k->min, k->max, e->f);
 }
 
-mlsys_status mlsi_config_check(const mlsi_config *c, const char *scope,
-                               const mlsi_config_key *keys, int n_keys) {
+mlsys_status mlsi_config_check(const mlsi_config *c, const char *scope, const mlsi_config_key *keys,
+                               int n_keys) {
     for (int64_t i = 0; c && i < c->count; i++) {
         const mlsi_config_key *k = NULL;
         for (int j = 0; j < n_keys && !k; j++)
             if (!strcmp(keys[j].name, c->entries[i].key)) k = &keys[j];
         if (!k)
-            return mlsi_fail(MLSYS_E_NOTFOUND, "%s: unknown key \"%s\"", scope,
-                             c->entries[i].key);
+            return mlsi_fail(MLSYS_E_NOTFOUND, "%s: unknown key \"%s\"", scope, c->entries[i].key);
         MLSI_TRY(check_entry(&c->entries[i], scope, k));
     }
     return MLSYS_OK;

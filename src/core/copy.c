@@ -48,7 +48,8 @@ static bool nest_build(copy_nest *c, const mlsi_view *dst, const mlsi_view *src)
             x.src = -x.src;
         }
         int at = c->n++;
-        for (; at > 0 && outer_of(&x, &c->dim[at - 1]); at--) c->dim[at] = c->dim[at - 1];
+        for (; at > 0 && outer_of(&x, &c->dim[at - 1]); at--)
+            c->dim[at] = c->dim[at - 1];
         c->dim[at] = x;
     }
     int m = 0;
@@ -66,23 +67,29 @@ static bool nest_build(copy_nest *c, const mlsi_view *dst, const mlsi_view *src)
     return true;
 }
 
-/* One row of n units. The unit is a constant in each branch, so memcpy becomes one load and store. */
+/* One row of n units. The unit is a constant in each branch, so memcpy becomes one load and store.
+ */
 static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int64_t unit) {
     switch (unit) {
     case 1:
-        for (int64_t i = 0; i < n; i++) dst[i * ds] = src[i * ss];
+        for (int64_t i = 0; i < n; i++)
+            dst[i * ds] = src[i * ss];
         break;
     case 2:
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, 2);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(dst + i * ds, src + i * ss, 2);
         break;
     case 4:
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, 4);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(dst + i * ds, src + i * ss, 4);
         break;
     case 8:
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, 8);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(dst + i * ds, src + i * ss, 8);
         break;
     default:
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * ds, src + i * ss, (size_t)unit);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(dst + i * ds, src + i * ss, (size_t)unit);
         break;
     }
 }
@@ -108,9 +115,12 @@ static void nest_run(const copy_nest *c, int outer, const copy_dim *b) {
     char *dst = c->dst;
     const char *src = c->src;
     for (;;) {
-        if (b) copy_plane(dst, src, inner, *b, c->unit);
-        else if (run) memcpy(dst, src, (size_t)(inner.n * c->unit));
-        else copy_row(dst, inner.dst, src, inner.src, inner.n, c->unit);
+        if (b)
+            copy_plane(dst, src, inner, *b, c->unit);
+        else if (run)
+            memcpy(dst, src, (size_t)(inner.n * c->unit));
+        else
+            copy_row(dst, inner.dst, src, inner.src, inner.n, c->unit);
         int d = outer - 1;
         for (; d >= 0; d--) {
             dst += c->dim[d].dst;
@@ -132,13 +142,15 @@ static void nest_copy(copy_nest *c) {
     }
     /* Is another dim unit-stride in src? Then it is the second side of a plane. */
     int b = last - 1;
-    while (b >= 0 && magnitude(c->dim[b].src) != c->unit) b--;
+    while (b >= 0 && magnitude(c->dim[b].src) != c->unit)
+        b--;
     if (b < 0 || c->dim[b].n < 4 || c->dim[last].n < 4) {
         nest_run(c, last, NULL);
         return;
     }
     copy_dim side = c->dim[b];
-    for (int d = b; d < last - 1; d++) c->dim[d] = c->dim[d + 1];
+    for (int d = b; d < last - 1; d++)
+        c->dim[d] = c->dim[d + 1];
     c->dim[last - 1] = side;
     nest_run(c, last - 1, &side);
 }
@@ -174,8 +186,8 @@ mlsys_status mlsi_copy_overlapping(mlsi_alloc *a, const mlsi_view *dst, const ml
         return MLSYS_OK;
     }
     const mlsi_dtype_info *info = mlsi_dtype_get(src->dtype);
-    uint64_t bytes = (uint64_t)mlsi_view_count(src) / (uint64_t)info->block_elems *
-                     (uint64_t)info->block_bytes;
+    uint64_t bytes =
+        (uint64_t)mlsi_view_count(src) / (uint64_t)info->block_elems * (uint64_t)info->block_bytes;
     void *scratch;
     MLSI_TRY(mlsi_mem_alloc(a, bytes, &scratch));
     mlsi_view dense = dense_view(scratch, src);

@@ -27,7 +27,7 @@ typedef struct mlsi_ctx {
     int32_t pid;          /* of the creator; a forked child is refused */
     int32_t isa_limit;    /* config "isa": highest instruction set to use */
     _Atomic uint64_t live_handles;
-    _Atomic uint64_t next_serial; /* graphs, storages, programs */
+    _Atomic uint64_t next_serial;   /* graphs, storages, programs */
     struct mlsi_device *cpu_device; /* not pinned: its destroy clears it */
     int64_t trace_capacity;         /* config "trace_capacity" */
 } mlsi_ctx;
@@ -42,12 +42,13 @@ void mlsi_log(mlsi_ctx *ctx, int32_t level, const char *area, const char *format
     __attribute__((format(printf, 4, 5)));
 const mlsi_custom_op *mlsi_custom_op_find(const mlsi_ctx *ctx, const char *name);
 
-/* Settings. Every scope is one table, which mlsys_config_keys prints and mlsi_config_check applies. */
+/* Settings. Every scope is one table, which mlsys_config_keys prints and mlsi_config_check applies.
+ */
 typedef struct mlsi_config_key {
     const char *name;
-    char type;                 /* 'i', 'f', 's' */
-    const char *default_text;  /* as printed */
-    double min, max;           /* bounds of 'i' and 'f' */
+    char type;                /* 'i', 'f', 's' */
+    const char *default_text; /* as printed */
+    double min, max;          /* bounds of 'i' and 'f' */
     const char *help;
 } mlsi_config_key;
 
@@ -79,8 +80,8 @@ const mlsi_config_key *mlsi_profile_config_keys(int *n);
 
 /* NULL config = empty. Keys outside the table, wrong types and values out of bounds are errors that
  * name scope, key and value. */
-mlsys_status mlsi_config_check(const mlsi_config *c, const char *scope,
-                               const mlsi_config_key *keys, int n_keys);
+mlsys_status mlsi_config_check(const mlsi_config *c, const char *scope, const mlsi_config_key *keys,
+                               int n_keys);
 const mlsi_config_entry *mlsi_config_find(const mlsi_config *c, const char *key);
 int64_t mlsi_config_i64(const mlsi_config *c, const char *key, int64_t default_);
 double mlsi_config_f64(const mlsi_config *c, const char *key, double default_);

@@ -21,8 +21,7 @@ static mlsys_status device_handle(mlsi_device *device, mlsys_device *out) {
     return *out ? MLSYS_OK : mlsys_last_status();
 }
 
-mlsys_status mlsi_device_get(mlsi_ctx *ctx, mlsys_devtype type, int32_t index,
-                             mlsys_device *out) {
+mlsys_status mlsi_device_get(mlsi_ctx *ctx, mlsys_devtype type, int32_t index, mlsys_device *out) {
     *out = NULL;
     if (type != MLSYS_CPU && type != MLSYS_CUDA)
         return mlsi_fail(MLSYS_E_ARG, "device_get: unknown device type %d", type);
@@ -64,8 +63,7 @@ static void stream_destroy(mlsi_object *object) {
     mlsi_mem_free(a, s);
 }
 
-mlsys_status mlsi_stream_create(mlsi_device *device, const mlsi_config *config,
-                                mlsys_stream *out) {
+mlsys_status mlsi_stream_create(mlsi_device *device, const mlsi_config *config, mlsys_stream *out) {
     *out = NULL;
     MLSI_TRY(mlsi_config_check(config, "stream", NULL, 0));
     mlsi_alloc *a = &device->object.ctx->alloc;

@@ -35,16 +35,24 @@ typedef struct dl_managed {
 _Static_assert(sizeof(dl_tensor) == 48 && sizeof(dl_managed) == 80, "DLPack's layout on 64 bits");
 
 enum { DL_MAJOR = 1, DL_MINOR = 0, DL_CPU = 1, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
-enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6, DL_E4M3FN = 10, DL_E5M2 = 12 };
+enum {
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_BOOL = 6,
+    DL_E4M3FN = 10,
+    DL_E5M2 = 12
+};
 
 static const struct {
     mlsys_dtype dtype;
     uint8_t code, bits;
 } dtypes[] = {
-    {MLSYS_F64, DL_FLOAT, 64},  {MLSYS_F32, DL_FLOAT, 32},  {MLSYS_F16, DL_FLOAT, 16},
+    {MLSYS_F64, DL_FLOAT, 64},   {MLSYS_F32, DL_FLOAT, 32},    {MLSYS_F16, DL_FLOAT, 16},
     {MLSYS_BF16, DL_BFLOAT, 16}, {MLSYS_F8E4M3, DL_E4M3FN, 8}, {MLSYS_F8E5M2, DL_E5M2, 8},
-    {MLSYS_I64, DL_INT, 64},    {MLSYS_I32, DL_INT, 32},    {MLSYS_I16, DL_INT, 16},
-    {MLSYS_I8, DL_INT, 8},      {MLSYS_U8, DL_UINT, 8},     {MLSYS_BOOL, DL_BOOL, 8},
+    {MLSYS_I64, DL_INT, 64},     {MLSYS_I32, DL_INT, 32},      {MLSYS_I16, DL_INT, 16},
+    {MLSYS_I8, DL_INT, 8},       {MLSYS_U8, DL_UINT, 8},       {MLSYS_BOOL, DL_BOOL, 8},
 };
 enum { DTYPES = (int)(sizeof dtypes / sizeof dtypes[0]) };
 
@@ -96,7 +104,8 @@ mlsys_status mlsi_dlpack_export(mlsi_tensor *t, uint64_t flags, void **managed) 
         return mlsi_fail(MLSYS_E_ARG, "tensor_to_dlpack: flags 0x%llx: only 0 and 2 (copy) exist",
                          (unsigned long long)flags);
     int row = 0;
-    while (row < DTYPES && dtypes[row].dtype != t->layout.dtype) row++;
+    while (row < DTYPES && dtypes[row].dtype != t->layout.dtype)
+        row++;
     if (row == DTYPES)
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "tensor_to_dlpack: DLPack has no %s",
                          mlsi_dtype_get(t->layout.dtype)->name);
@@ -116,17 +125,17 @@ mlsys_status mlsi_dlpack_export(mlsi_tensor *t, uint64_t flags, void **managed) 
     canonical_strides(&l, e->strides);
     mlsi_view v = mlsi_view_of(e->storage->base, &l);
     bool readonly = e->storage->readonly || mlsi_layout_self_overlaps(&l);
-    e->managed = (dl_managed){
-        .version = {DL_MAJOR, DL_MINOR},
-        .manager = ctx,
-        .deleter = exported_delete,
-        .flags = (readonly ? MLSI_DLPACK_READ_ONLY : 0) | (copy ? MLSI_DLPACK_IS_COPIED : 0),
-        .tensor = {.data = mlsi_layout_count(&l) ? v.data : NULL,
-                   .device = {DL_CPU, 0},
-                   .ndim = l.rank,
-                   .dtype = {dtypes[row].code, dtypes[row].bits, 1},
-                   .shape = l.rank ? e->shape : NULL,
-                   .strides = l.rank ? e->strides : NULL}};
+    e->managed = (dl_managed){.version = {DL_MAJOR, DL_MINOR},
+                              .manager = ctx,
+                              .deleter = exported_delete,
+                              .flags = (readonly ? MLSI_DLPACK_READ_ONLY : 0) |
+                                       (copy ? MLSI_DLPACK_IS_COPIED : 0),
+                              .tensor = {.data = mlsi_layout_count(&l) ? v.data : NULL,
+                                         .device = {DL_CPU, 0},
+                                         .ndim = l.rank,
+                                         .dtype = {dtypes[row].code, dtypes[row].bits, 1},
+                                         .shape = l.rank ? e->shape : NULL,
+                                         .strides = l.rank ? e->strides : NULL}};
     *managed = &e->managed;
     return MLSYS_OK;
 }
@@ -146,13 +155,15 @@ static mlsys_status import_layout(const dl_tensor *t, mlsi_layout *l) {
         return mlsi_fail(MLSYS_E_DEVICE, "tensor_from_dlpack: device type %d is not host memory",
                          t->device.type);
     int row = 0;
-    while (row < DTYPES && !(dtypes[row].code == t->dtype.code && dtypes[row].bits == t->dtype.bits))
+    while (row < DTYPES &&
+           !(dtypes[row].code == t->dtype.code && dtypes[row].bits == t->dtype.bits))
         row++;
     if (row == DTYPES || t->dtype.lanes != 1)
         return mlsi_fail(MLSYS_E_DTYPE, "tensor_from_dlpack: dtype code %d, bits %d, lanes %d",
                          t->dtype.code, t->dtype.bits, t->dtype.lanes);
     MLSI_TRY(mlsi_layout_row_major(l, dtypes[row].dtype, t->ndim, t->shape));
-    for (int d = 0; t->strides && d < t->ndim; d++) l->strides[d] = t->strides[d];
+    for (int d = 0; t->strides && d < t->ndim; d++)
+        l->strides[d] = t->strides[d];
     return mlsi_layout_validate(l);
 }
 
@@ -160,7 +171,8 @@ mlsys_status mlsi_dlpack_import(mlsi_device *device, void *managed, mlsys_tensor
     *out = NULL;
     dl_managed *m = managed;
     if (m->version.major != DL_MAJOR) /* nothing behind the version may be read */
-        return mlsi_fail(MLSYS_E_VERSION, "tensor_from_dlpack: DLPack %u.%u, this library reads 1.x",
+        return mlsi_fail(MLSYS_E_VERSION,
+                         "tensor_from_dlpack: DLPack %u.%u, this library reads 1.x",
                          m->version.major, m->version.minor);
     const dl_tensor *t = &m->tensor;
     mlsi_layout l;
@@ -169,7 +181,8 @@ mlsys_status mlsi_dlpack_import(mlsi_device *device, void *managed, mlsys_tensor
     int64_t low, high, bytes;
     MLSI_TRY(mlsi_layout_bounds(&l, &low, &high));
     int64_t size = mlsi_dtype_size(l.dtype), back;
-    if (!mlsi_mul_i64(low, size, &back) || !mlsi_add_i64(high, low == INT64_MIN ? 0 : -low, &bytes) ||
+    if (!mlsi_mul_i64(low, size, &back) ||
+        !mlsi_add_i64(high, low == INT64_MIN ? 0 : -low, &bytes) ||
         !mlsi_mul_i64(bytes, size, &bytes))
         return mlsi_fail(MLSYS_E_SHAPE, "tensor_from_dlpack: the strides overflow");
     if (bytes && !t->data) return mlsi_fail(MLSYS_E_ARG, "tensor_from_dlpack: data is NULL");

@@ -1,5 +1,6 @@
 /* Which process is this?  A child made by fork has the parent's memory but none of its threads, so
- * objects from before the fork are refused there.  getpid costs a system call; this costs a load. */
+ * objects from before the fork are refused there.  getpid costs a system call; this costs a load.
+ */
 #ifndef MLSI_FORK_H
 #define MLSI_FORK_H
 

@@ -8,19 +8,19 @@
 
 /* Handle: generation << 32 | slot << 8 | kind << 1 | 1.
  *
- * Slot word: low generation bits : 12 | users : 24 | pins : 28. A call enters by adding a pin with a
- * compare-and-swap that succeeds only while users > 0 and the generation bits agree; then the slot
- * cannot change hands, and the whole handle is compared. The twelve bits only keep stale handles
- * from touching a stranger's count. Pins cannot overflow: 2^24 slots pin a context at most twice
- * each (object and storage). The object dies when users and pins are both zero, which nobody can
- * undo: new pins need a user or a pin. */
+ * Slot word: low generation bits : 12 | users : 24 | pins : 28. A call enters by adding a pin with
+ * a compare-and-swap that succeeds only while users > 0 and the generation bits agree; then the
+ * slot cannot change hands, and the whole handle is compared. The twelve bits only keep stale
+ * handles from touching a stranger's count. Pins cannot overflow: 2^24 slots pin a context at most
+ * twice each (object and storage). The object dies when users and pins are both zero, which nobody
+ * can undo: new pins need a user or a pin. */
 enum { SLOT_BITS = 24, CHUNK_SLOTS = 1024, CHUNKS = (1 << SLOT_BITS) / CHUNK_SLOTS };
 enum { GENERATION_MAX = 0x7fffffff };
 
-#define PIN ((uint64_t)1)
-#define USER ((uint64_t)1 << 28)
+#define PIN       ((uint64_t)1)
+#define USER      ((uint64_t)1 << 28)
 #define USERS_MAX ((uint64_t)0xffffff)
-#define COUNTS (((uint64_t)1 << 52) - 1)
+#define COUNTS    (((uint64_t)1 << 52) - 1)
 
 typedef struct slot {
     _Alignas(64) _Atomic uint64_t word;
@@ -36,15 +36,15 @@ _Static_assert(sizeof(slot) == 64, "one slot, one cache line: no false sharing")
 
 /* The process-wide table. Chunks are never unmapped, on purpose. */
 static _Atomic(slot *) chunks[CHUNKS];
-static _Atomic uint32_t fresh = 1;  /* first slot never used; slot 0 is the end of lists */
-static _Atomic uint64_t free_list;  /* tag : 40 | slot : 24; the tag defeats ABA */
+static _Atomic uint32_t fresh = 1; /* first slot never used; slot 0 is the end of lists */
+static _Atomic uint64_t free_list; /* tag : 40 | slot : 24; the tag defeats ABA */
 
 static _Thread_local uint32_t doomed; /* objects that this thread has to destroy */
 static _Thread_local int destroying;
 
-static const char *const kind_names[] = {
-    "handle", "config", "context", "device", "stream",    "event",
-    "tensor", "graph",  "program", "model",  "tokenizer", "generator"};
+static const char *const kind_names[] = {"handle",  "config", "context",   "device",
+                                         "stream",  "event",  "tensor",    "graph",
+                                         "program", "model",  "tokenizer", "generator"};
 enum { KIND_COUNT = (int)(sizeof kind_names / sizeof kind_names[0]) };
 
 static uint32_t handle_slot(uint64_t h) { return (uint32_t)(h >> 8) & ((1u << SLOT_BITS) - 1); }
@@ -175,16 +175,14 @@ static mlsys_status refuse(uint64_t h, mlsys_kind kind, const char *what) {
     int given = handle_kind(h);
     if (!(h & 1) || h >> 63 || !now || given < 1 || given >= KIND_COUNT ||
         handle_generation(h) > handle_generation(now))
-        return mlsi_fail(MLSYS_E_HANDLE, "%s is not a handle: 0x%llx", what,
-                         (unsigned long long)h);
+        return mlsi_fail(MLSYS_E_HANDLE, "%s is not a handle: 0x%llx", what, (unsigned long long)h);
     if (now == h && word_users(atomic_load(&s->word)) && kind && given != kind)
         return mlsi_fail(MLSYS_E_HANDLE, "%s is a %s, not a %s", what, kind_names[given],
                          kind > 0 && kind < KIND_COUNT ? kind_names[kind] : "known kind");
     if (now == h && word_users(atomic_load(&s->word)))
         return mlsi_fail(MLSYS_E_HANDLE, "%s was released during the call", what);
     if (handle_generation(h) == handle_generation(now) && now & 1 && now != h)
-        return mlsi_fail(MLSYS_E_HANDLE, "%s is not a handle: 0x%llx", what,
-                         (unsigned long long)h);
+        return mlsi_fail(MLSYS_E_HANDLE, "%s is not a handle: 0x%llx", what, (unsigned long long)h);
     return mlsi_fail(MLSYS_E_HANDLE, "%s is a released handle", what);
 }
 
@@ -229,8 +227,7 @@ mlsys_status mlsi_pin(void *handle, mlsys_kind kind, const char *what, void *out
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what,
-                                void *out_object) {
+mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object) {
     mlsi_object *object;
     MLSI_TRY(mlsi_pin(handle, kind, what, &object));
     int32_t idle = 0;

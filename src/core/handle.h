@@ -1,9 +1,10 @@
 /* Handles: checked names of objects, never addresses.
  *
- * Value: generation:31 | slot:24 | kind:7 | always-1:1 (64 bits). The slot table is the process-wide
- * singleton of the library: chunks are created on demand and never unmapped, so a stale or forged
- * handle reads valid memory and is refused by its generation. One atomic word per slot holds the
- * generation, the user's references and the pins (calls in flight and objects that keep this one). */
+ * Value: generation:31 | slot:24 | kind:7 | always-1:1 (64 bits). The slot table is the
+ * process-wide singleton of the library: chunks are created on demand and never unmapped, so a
+ * stale or forged handle reads valid memory and is refused by its generation. One atomic word per
+ * slot holds the generation, the user's references and the pins (calls in flight and objects that
+ * keep this one). */
 #ifndef MLSI_HANDLE_H
 #define MLSI_HANDLE_H
 
@@ -14,10 +15,10 @@ struct mlsi_ctx;
 /* First member of every object that has a handle. */
 typedef struct mlsi_object {
     mlsys_kind kind;
-    uint64_t handle;       /* its own handle value */
-    struct mlsi_ctx *ctx;  /* pinned by this object; NULL for configs and the context itself */
+    uint64_t handle;      /* its own handle value */
+    struct mlsi_ctx *ctx; /* pinned by this object; NULL for configs and the context itself */
     void (*destroy)(struct mlsi_object *self); /* frees self; must not drop ctx, the table does */
-    _Atomic int32_t busy;  /* try-lock of one-thread-at-a-time objects */
+    _Atomic int32_t busy;                      /* try-lock of one-thread-at-a-time objects */
 } mlsi_object;
 
 /* Give obj a handle with one user reference; pins obj->ctx. On failure obj is untouched. */

@@ -22,15 +22,17 @@ static mlsys_status check_shape(mlsys_dtype dtype, int32_t rank, const int64_t *
             return mlsi_fail(MLSYS_E_SHAPE, "shape: extent %lld of axis %d is negative",
                              LL(shape[d]), d);
         if (!mlsi_mul_i64(count, shape[d] ? shape[d] : 1, &count))
-            return mlsi_fail(MLSYS_E_SHAPE, "shape: element count overflows at axis %d, extent %lld",
-                             d, LL(shape[d]));
+            return mlsi_fail(MLSYS_E_SHAPE,
+                             "shape: element count overflows at axis %d, extent %lld", d,
+                             LL(shape[d]));
     }
     if (!mlsi_mul_i64(count, info->block_bytes, &bytes))
         return mlsi_fail(MLSYS_E_SHAPE, "shape: byte count of %lld %s elements overflows",
                          LL(count), info->name);
     if (info->block_elems > 1 && (!rank || shape[rank - 1] % info->block_elems))
-        return mlsi_fail(MLSYS_E_SHAPE, "shape: %s needs a last extent in multiples of %d, not %lld",
-                         info->name, info->block_elems, rank ? LL(shape[rank - 1]) : 1LL);
+        return mlsi_fail(MLSYS_E_SHAPE,
+                         "shape: %s needs a last extent in multiples of %d, not %lld", info->name,
+                         info->block_elems, rank ? LL(shape[rank - 1]) : 1LL);
     return MLSYS_OK;
 }
 
@@ -75,7 +77,8 @@ mlsys_status mlsi_layout_validate(const mlsi_layout *l) {
 
 int64_t mlsi_layout_count(const mlsi_layout *l) {
     int64_t n = 1;
-    for (int d = 0; d < l->rank; d++) n *= l->shape[d];
+    for (int d = 0; d < l->rank; d++)
+        n *= l->shape[d];
     return n;
 }
 
@@ -91,8 +94,7 @@ mlsys_status mlsi_layout_bounds(const mlsi_layout *l, int64_t *low, int64_t *hig
     int64_t lo = l->offset, hi = l->offset;
     for (int d = 0; d < l->rank; d++) {
         int64_t span, *end = l->strides[d] < 0 ? &lo : &hi;
-        if (!mlsi_mul_i64(l->shape[d] - 1, l->strides[d], &span) ||
-            !mlsi_add_i64(*end, span, end))
+        if (!mlsi_mul_i64(l->shape[d] - 1, l->strides[d], &span) || !mlsi_add_i64(*end, span, end))
             return mlsi_fail(MLSYS_E_SHAPE, "layout: stride %lld of axis %d, extent %lld overflows",
                              LL(l->strides[d]), d, LL(l->shape[d]));
     }
@@ -109,8 +111,10 @@ static bool dense(int32_t rank, const int64_t *shape, const int64_t *strides) {
     for (int d = rank - 1; d >= 0; d--) {
         if (shape[d] == 0) return true;
         if (shape[d] == 1) continue;
-        if (gapless && strides[d] == expected) expected *= shape[d];
-        else gapless = false; /* an outer empty dim would still make it dense */
+        if (gapless && strides[d] == expected)
+            expected *= shape[d];
+        else
+            gapless = false; /* an outer empty dim would still make it dense */
     }
     return gapless;
 }
@@ -185,7 +189,8 @@ mlsys_status mlsi_layout_broadcast(const mlsi_layout *l, int32_t rank, const int
         int from = d - (rank - l->rank);
         r.shape[d] = shape[d];
         if (from < 0) continue;
-        if (l->shape[from] == shape[d]) r.strides[d] = l->strides[from];
+        if (l->shape[from] == shape[d])
+            r.strides[d] = l->strides[from];
         else if (l->shape[from] != 1)
             return mlsi_fail(MLSYS_E_SHAPE, "broadcast: axis %d of %s cannot become %lld", from,
                              mlsi_layout_text(l, text, sizeof text), LL(shape[d]));
@@ -274,7 +279,8 @@ mlsi_view mlsi_view_of(void *storage_base, const mlsi_layout *l) {
 
 int64_t mlsi_view_count(const mlsi_view *v) {
     int64_t n = 1;
-    for (int d = 0; d < v->rank; d++) n *= v->shape[d];
+    for (int d = 0; d < v->rank; d++)
+        n *= v->shape[d];
     return n;
 }
 
@@ -287,8 +293,10 @@ void mlsi_view_range(const mlsi_view *v, uintptr_t *low, uintptr_t *high) {
     int64_t lo = 0, hi = 0;
     for (int d = 0; d < v->rank; d++) {
         int64_t span = (v->shape[d] - 1) * v->strides[d];
-        if (span < 0) lo += span;
-        else hi += span;
+        if (span < 0)
+            lo += span;
+        else
+            hi += span;
     }
     *low += (uintptr_t)(lo / info->block_elems * info->block_bytes);
     *high += (uintptr_t)((hi + 1) / info->block_elems * info->block_bytes);

@@ -16,8 +16,8 @@ typedef struct mlsi_layout {
 /* Check rank, extents, and that elements and bytes fit int64; fill row-major strides, offset 0. */
 mlsys_status mlsi_layout_row_major(mlsi_layout *l, mlsys_dtype dtype, int32_t rank,
                                    const int64_t *shape);
-/* Every rule of a layout: rank, extents, counts and addresses that fit int64, and for block dtypes a
- * last stride of 1, a last extent of whole blocks, and offset and strides in whole blocks. */
+/* Every rule of a layout: rank, extents, counts and addresses that fit int64, and for block dtypes
+ * a last stride of 1, a last extent of whole blocks, and offset and strides in whole blocks. */
 mlsys_status mlsi_layout_validate(const mlsi_layout *l);
 /* Elements (checked at construction, so this cannot overflow). */
 int64_t mlsi_layout_count(const mlsi_layout *l);

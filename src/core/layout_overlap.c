@@ -18,11 +18,11 @@ typedef __int128 wide; /* sums of products of int64 */
 
 typedef struct overlap_problem {
     int n;
-    int64_t max[MLSYS_MAX_DIMS];    /* |d_k| <= max[k], >= 1 */
-    int64_t stride[MLSYS_MAX_DIMS]; /* > 0, descending */
-    wide reach[MLSYS_MAX_DIMS + 1]; /* sum of max * stride over dims >= k */
-    int64_t gcd[MLSYS_MAX_DIMS + 1];     /* of strides of dims >= k; 0 past the end */
-    int64_t inverse[MLSYS_MAX_DIMS];     /* of stride[k] / gcd[k] modulo gcd[k + 1] / gcd[k] */
+    int64_t max[MLSYS_MAX_DIMS];     /* |d_k| <= max[k], >= 1 */
+    int64_t stride[MLSYS_MAX_DIMS];  /* > 0, descending */
+    wide reach[MLSYS_MAX_DIMS + 1];  /* sum of max * stride over dims >= k */
+    int64_t gcd[MLSYS_MAX_DIMS + 1]; /* of strides of dims >= k; 0 past the end */
+    int64_t inverse[MLSYS_MAX_DIMS]; /* of stride[k] / gcd[k] modulo gcd[k + 1] / gcd[k] */
     int64_t steps;
 } overlap_problem;
 
@@ -103,7 +103,8 @@ bool mlsi_layout_self_overlaps(const mlsi_layout *l) {
     problem_of(l, &p);
     if (p.stride[p.n - 1] == 0) return true;
     bool sorted = true;
-    for (int k = 0; k < p.n; k++) sorted = sorted && p.stride[k] > p.reach[k + 1];
+    for (int k = 0; k < p.n; k++)
+        sorted = sorted && p.stride[k] > p.reach[k + 1];
     if (sorted) return false;
     if (count > p.reach[0] / p.gcd[0] + 1) return true;
     for (int k = 0; k + 1 < p.n; k++)

@@ -34,7 +34,8 @@ static void append(struct mlsi_log *log, const char *text, uint64_t n) {
         while (log->ring[log->read++ % RING_BYTES] != '\n') {
         }
     }
-    for (uint64_t i = 0; i < n; i++) log->ring[log->write++ % RING_BYTES] = text[i];
+    for (uint64_t i = 0; i < n; i++)
+        log->ring[log->write++ % RING_BYTES] = text[i];
 }
 
 void mlsi_log(mlsi_ctx *ctx, int32_t level, const char *area, const char *format, ...) {
@@ -62,7 +63,8 @@ void mlsi_log(mlsi_ctx *ctx, int32_t level, const char *area, const char *format
 mlsys_status mlsi_log_read(mlsi_log_ring *log, char *buf, uint64_t cap, uint64_t *need) {
     pthread_mutex_lock(&log->lock);
     uint64_t n = log->write - log->read, fits = n < cap ? n : cap ? cap - 1 : 0;
-    for (uint64_t i = 0; i < fits; i++) buf[i] = log->ring[(log->read + i) % RING_BYTES];
+    for (uint64_t i = 0; i < fits; i++)
+        buf[i] = log->ring[(log->read + i) % RING_BYTES];
     if (n < cap) log->read = log->write;
     pthread_mutex_unlock(&log->lock);
     if (cap) buf[fits] = 0;

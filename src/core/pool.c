@@ -34,8 +34,8 @@ struct mlsi_pool {
     mlsi_alloc *alloc;
     int threads; /* the caller and workers */
     uint32_t epoch;
-    pool_worker *workers; /* threads - 1 */
-    _Alignas(64) _Atomic int taken; /* a caller has the workers */
+    pool_worker *workers;              /* threads - 1 */
+    _Alignas(64) _Atomic int taken;    /* a caller has the workers */
     _Alignas(64) _Atomic uint32_t job; /* changes with each job; workers sleep on it */
     _Atomic int sleepers;
     _Atomic int stop;
@@ -134,7 +134,8 @@ static void *worker_main(void *arg) {
     for (;;) {
         if (!spin_until_changed(&p->job, seen)) {
             atomic_fetch_add(&p->sleepers, 1);
-            while (atomic_load(&p->job) == seen) futex_wait(&p->job, seen);
+            while (atomic_load(&p->job) == seen)
+                futex_wait(&p->job, seen);
             atomic_fetch_sub(&p->sleepers, 1);
         }
         seen = atomic_load_explicit(&p->job, memory_order_acquire);
@@ -184,7 +185,8 @@ void mlsi_pool_destroy(mlsi_pool *pool) {
         atomic_store(&pool->stop, 1);
         atomic_fetch_add(&pool->job, 1);
         futex_wake(&pool->job, INT_MAX);
-        for (int i = 0; i < pool->threads - 1; i++) pthread_join(pool->workers[i].thread, NULL);
+        for (int i = 0; i < pool->threads - 1; i++)
+            pthread_join(pool->workers[i].thread, NULL);
     }
     mlsi_mem_free(pool->alloc, pool->workers);
     mlsi_mem_free(pool->alloc, pool);
@@ -194,7 +196,8 @@ int mlsi_pool_threads(const mlsi_pool *pool) { return pool ? pool->threads : 1; 
 
 static void run_alone(const mlsi_pool *pool, int64_t n, mlsi_pool_fn fn, void *user) {
     int worker = pool && current_pool == pool ? current_worker : 0;
-    for (int64_t i = 0; i < n; i++) fn(user, i, worker);
+    for (int64_t i = 0; i < n; i++)
+        fn(user, i, worker);
 }
 
 void mlsi_pool_run(mlsi_pool *pool, int64_t n, mlsi_pool_fn fn, void *user) {

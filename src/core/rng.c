@@ -21,7 +21,8 @@ void mlsi_philox(uint64_t key, uint64_t stream, uint64_t block, uint32_t out[4])
         k[0] += 0x9E3779B9u;
         k[1] += 0xBB67AE85u;
     }
-    for (int w = 0; w < 4; w++) out[w] = c[w];
+    for (int w = 0; w < 4; w++)
+        out[w] = c[w];
 }
 
 uint32_t mlsi_rng_bits32(uint64_t key, uint64_t stream, uint64_t i) {

@@ -20,13 +20,12 @@ double mlsi_rng_uniform64(uint64_t key, uint64_t stream, uint64_t i);
 float mlsi_rng_normal32(uint64_t key, uint64_t stream, uint64_t i);
 double mlsi_rng_normal64(uint64_t key, uint64_t stream, uint64_t i);
 
-/* Elements first, first+1, ... of a random tensor, dense, as the op `random` and mlsys_tensor_random
- * define them. kind is MLSI_RANDOM_* of core/op_attrs.h.
- *  bits: i64 bits64; i32, i16, i8, u8 the low bits of bits32.
- *  uniform: f64, f32 as above; a narrower float of p significand bits takes the top p bits of the
- *   word, so that the value is exact and below 1.
- *  normal: f64, f32 as above; narrower floats round normal32 once.
- * Errors DTYPE. Does not allocate. The floating-point state must be the default (core/fpenv.h). */
+/* Elements first, first+1, ... of a random tensor, dense, as the op `random` and
+ * mlsys_tensor_random define them. kind is MLSI_RANDOM_* of core/op_attrs.h. bits: i64 bits64; i32,
+ * i16, i8, u8 the low bits of bits32. uniform: f64, f32 as above; a narrower float of p significand
+ * bits takes the top p bits of the word, so that the value is exact and below 1. normal: f64, f32
+ * as above; narrower floats round normal32 once. Errors DTYPE. Does not allocate. The
+ * floating-point state must be the default (core/fpenv.h). */
 mlsys_status mlsi_rng_fill(void *dst, mlsys_dtype dtype, int kind, uint64_t key, uint64_t stream,
                            uint64_t first, int64_t n);
 /* Does that combination exist? */

@@ -59,9 +59,12 @@ static void fill_bits(void *dst, mlsys_dtype dtype, word_source *s, uint64_t fir
             continue;
         }
         uint32_t w = words_of_block(s, e / 4)[e % 4];
-        if (dtype == MLSYS_I32) ((uint32_t *)dst)[i] = w;
-        else if (dtype == MLSYS_I16) ((uint16_t *)dst)[i] = (uint16_t)w;
-        else ((uint8_t *)dst)[i] = (uint8_t)w;
+        if (dtype == MLSYS_I32)
+            ((uint32_t *)dst)[i] = w;
+        else if (dtype == MLSYS_I16)
+            ((uint16_t *)dst)[i] = (uint16_t)w;
+        else
+            ((uint8_t *)dst)[i] = (uint8_t)w;
     }
 }
 
@@ -89,8 +92,10 @@ mlsys_status mlsi_rng_fill(void *dst, mlsys_dtype dtype, int kind, uint64_t key,
     if (kind != MLSI_RANDOM_NORMAL) return MLSYS_OK;
     for (int64_t i = 0; i < n; i++) {
         uint64_t e = first + (uint64_t)i;
-        if (dtype == MLSYS_F64) ((double *)dst)[i] = mlsi_rng_normal64(key, stream, e);
-        else store_float(dst, dtype, i, mlsi_rng_normal32(key, stream, e));
+        if (dtype == MLSYS_F64)
+            ((double *)dst)[i] = mlsi_rng_normal64(key, stream, e);
+        else
+            store_float(dst, dtype, i, mlsi_rng_normal32(key, stream, e));
     }
     return MLSYS_OK;
 }

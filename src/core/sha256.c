@@ -28,15 +28,16 @@ static void compress(uint32_t s[8], const uint8_t *p) {
     memcpy(v, s, sizeof v);
     for (int i = 0; i < 64; i++) {
         uint32_t a = v[0], e = v[4];
-        uint32_t t1 = v[7] + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) +
-                      ((e & v[5]) ^ (~e & v[6])) + K[i] + w[i];
-        uint32_t t2 = (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) +
-                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
+        uint32_t t1 = v[7] + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + ((e & v[5]) ^ (~e & v[6])) +
+                      K[i] + w[i];
+        uint32_t t2 =
+            (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
         memmove(v + 1, v, 7 * sizeof v[0]);
         v[4] += t1;
         v[0] = t1 + t2;
     }
-    for (int i = 0; i < 8; i++) s[i] += v[i];
+    for (int i = 0; i < 8; i++)
+        s[i] += v[i];
 }
 
 void mlsi_sha256_init(mlsi_sha256 *h) {
@@ -58,7 +59,8 @@ void mlsi_sha256_add(mlsi_sha256 *h, const void *data, size_t n) {
         if (held + take < 64) return;
         compress(h->state, h->block);
     }
-    for (; n >= 64; n -= 64, p += 64) compress(h->state, p);
+    for (; n >= 64; n -= 64, p += 64)
+        compress(h->state, p);
     if (n) memcpy(h->block, p, n);
 }
 
@@ -66,10 +68,12 @@ void mlsi_sha256_finish(mlsi_sha256 *h, uint8_t digest[32]) {
     uint64_t bits = h->bytes * 8;
     uint8_t pad[72] = {0x80}; /* 1 bit, zeros up to 56 modulo 64, then the length */
     size_t zeros = (119 - h->bytes % 64) % 64 + 1;
-    for (int i = 0; i < 8; i++) pad[zeros + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
+    for (int i = 0; i < 8; i++)
+        pad[zeros + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
     mlsi_sha256_add(h, pad, zeros + 8);
     for (int i = 0; i < 8; i++)
-        for (int b = 0; b < 4; b++) digest[4 * i + b] = (uint8_t)(h->state[i] >> (24 - 8 * b));
+        for (int b = 0; b < 4; b++)
+            digest[4 * i + b] = (uint8_t)(h->state[i] >> (24 - 8 * b));
 }
 
 void mlsi_sha256_hex(const uint8_t digest[32], char text[65]) {

@@ -53,8 +53,10 @@ void mlsi_storage_retain(mlsi_storage *s) {
 void mlsi_storage_release(mlsi_storage *s) {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     mlsi_ctx *ctx = s->ctx;
-    if (s->done) s->done(s->user);
-    else mlsi_mem_free(&ctx->alloc, s->base);
+    if (s->done)
+        s->done(s->user);
+    else
+        mlsi_mem_free(&ctx->alloc, s->base);
     mlsi_mem_free(&ctx->alloc, s);
     mlsi_unpin(ctx);
 }
@@ -100,11 +102,11 @@ mlsys_status mlsi_tensor_make(mlsi_device *device, mlsi_storage *storage, const 
     t->device = device;
     t->storage = storage;
     t->layout = *l;
-    for (int d = l->rank; d < MLSYS_MAX_DIMS; d++) t->layout.shape[d] = t->layout.strides[d] = 0;
+    for (int d = l->rank; d < MLSYS_MAX_DIMS; d++)
+        t->layout.shape[d] = t->layout.strides[d] = 0;
     mlsi_repin(device);
     mlsi_storage_retain(storage);
-    mlsys_status st =
-        mlsi_handle_create(&t->object, MLSYS_KIND_TENSOR, ctx, tensor_destroy, out);
+    mlsys_status st = mlsi_handle_create(&t->object, MLSYS_KIND_TENSOR, ctx, tensor_destroy, out);
     if (st != MLSYS_OK) {
         mlsi_storage_release(storage);
         mlsi_unpin(device);

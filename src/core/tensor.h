@@ -20,8 +20,8 @@ typedef struct mlsi_stream {
     mlsi_device *device; /* pinned */
     char *scratch;
     uint64_t scratch_bytes;
-    uint64_t plan_key;   /* which (program, binding) the cached plan is for; see run/ */
-    void *plan_cache;    /* owned by run/, freed through plan_free */
+    uint64_t plan_key; /* which (program, binding) the cached plan is for; see run/ */
+    void *plan_cache;  /* owned by run/, freed through plan_free */
     void (*plan_free)(mlsi_alloc *a, void *plan_cache);
 } mlsi_stream;
 
@@ -30,7 +30,7 @@ mlsys_status mlsi_stream_create(mlsi_device *device, const mlsi_config *config, 
 /* Reference-counted memory. */
 typedef struct mlsi_storage {
     _Atomic int64_t refs;
-    mlsi_ctx *ctx;       /* pinned */
+    mlsi_ctx *ctx; /* pinned */
     uint64_t id;
     char *base;
     uint64_t bytes;

@@ -20,7 +20,7 @@ typedef struct trace_event {
 struct mlsi_trace {
     mlsi_alloc *alloc;
     _Atomic bool on;
-    pthread_mutex_t lock;     /* ring, capacity, written */
+    pthread_mutex_t lock; /* ring, capacity, written */
     trace_event *ring;
     int64_t capacity;
     int64_t written; /* events so far; the last `capacity` of them are kept */
@@ -86,7 +86,8 @@ static void copy_name(char *dst, size_t cap, const char *src) {
     size_t n = src ? strlen(src) : 0;
     if (n > cap - 1) {
         n = cap - 1;
-        while (n && ((unsigned char)src[n] & 0xc0) == 0x80) n--; /* keep UTF-8 characters whole */
+        while (n && ((unsigned char)src[n] & 0xc0) == 0x80)
+            n--; /* keep UTF-8 characters whole */
     }
     if (n) memcpy(dst, src, n);
     dst[n] = 0;
@@ -110,9 +111,12 @@ static void add_json_string(mlsi_text *out, const char *s) {
     mlsi_text_add(out, "\"");
     for (const char *p = s; *p; p++) {
         unsigned char c = (unsigned char)*p;
-        if (c == '"' || c == '\\') mlsi_text_add(out, "\\%c", c);
-        else if (c < 0x20) mlsi_text_add(out, "\\u%04x", c);
-        else mlsi_text_add(out, "%c", c);
+        if (c == '"' || c == '\\')
+            mlsi_text_add(out, "\\%c", c);
+        else if (c < 0x20)
+            mlsi_text_add(out, "\\u%04x", c);
+        else
+            mlsi_text_add(out, "%c", c);
     }
     mlsi_text_add(out, "\"");
 }
@@ -160,13 +164,15 @@ void mlsi_trace_json(mlsi_trace *t, mlsi_text *out) {
     pthread_mutex_lock(&t->lock);
     int64_t n = t->written < t->capacity ? t->written : t->capacity;
     if (n > capacity) n = capacity; /* the ring grew meanwhile */
-    for (int64_t i = 0; i < n; i++) events[i] = t->ring[(t->written - n + i) % t->capacity];
+    for (int64_t i = 0; i < n; i++)
+        events[i] = t->ring[(t->written - n + i) % t->capacity];
     int64_t dropped = t->written - n;
     pthread_mutex_unlock(&t->lock);
     char lanes[LANES_MAX][LANE_BYTES];
     int lane_count = 0;
-    mlsi_text_add(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
-                       "\"traceEvents\":[\n",
+    mlsi_text_add(out,
+                  "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"dropped\":%lld},"
+                  "\"traceEvents\":[\n",
                   (long long)dropped);
     for (int64_t i = 0; i < n; i++)
         add_event(out, &events[i], lane_number(events[i].lane, lanes, &lane_count, out));

@@ -12,8 +12,8 @@ void mlsi_trace_destroy(mlsi_trace *t);
 mlsys_status mlsi_trace_reserve(mlsi_trace *t, int64_t capacity);
 void mlsi_trace_enable(mlsi_trace *t, bool on);
 bool mlsi_trace_enabled(const mlsi_trace *t); /* cheap; false for NULL */
-/* Record [t0, t1] in nanoseconds of mlsi_now_ns on a lane ("op", "kernel", "memory"). name is copied
- * (truncated). bytes and flops 0 = unknown. Never allocates; thread-safe. */
+/* Record [t0, t1] in nanoseconds of mlsi_now_ns on a lane ("op", "kernel", "memory"). name is
+ * copied (truncated). bytes and flops 0 = unknown. Never allocates; thread-safe. */
 void mlsi_trace_add(mlsi_trace *t, const char *lane, const char *name, int64_t t0, int64_t t1,
                     uint64_t flops, uint64_t bytes);
 void mlsi_trace_json(mlsi_trace *t, mlsi_text *out);

@@ -21,7 +21,8 @@ START_TEST(blocks_are_aligned_and_counted) {
     }
     ck_assert_uint_eq(a.live_bytes, (uint64_t)f.bytes);
     uint64_t peak = a.live_bytes;
-    for (int i = 0; i < 64; i++) mlsi_mem_free(&a, p[i]);
+    for (int i = 0; i < 64; i++)
+        mlsi_mem_free(&a, p[i]);
     mlsi_mem_free(&a, NULL);
     ck_assert_uint_eq(a.live_bytes, 0);
     ck_assert_uint_eq(a.peak_bytes, peak);
@@ -49,7 +50,8 @@ START_TEST(arrays_grow) {
         REQUIRE(v[i] == 0);
         v[i] = i;
     }
-    for (int32_t i = 0; i < 1000; i++) REQUIRE(v[i] == i);
+    for (int32_t i = 0; i < 1000; i++)
+        REQUIRE(v[i] == i);
     ck_assert_int_eq(MLSI_GROW(&mlsi_alloc_process, &v, &cap, INT64_MAX), MLSYS_E_NOMEM);
     REQUIRE(v[999] == 999); /* kept on failure */
     mlsi_mem_free(&mlsi_alloc_process, v);
@@ -68,7 +70,8 @@ START_TEST(arenas_die_as_one) {
         unsigned char *p;
         ck_assert_int_eq(mlsi_arena_zalloc(&arena, i * 7, (void **)&p), MLSYS_OK);
         REQUIRE((uintptr_t)p % 16 == 0);
-        for (uint64_t k = 0; k < i * 7; k++) REQUIRE(p[k] == 0);
+        for (uint64_t k = 0; k < i * 7; k++)
+            REQUIRE(p[k] == 0);
         memset(p, 0xff, i * 7);
     }
     void *big;
@@ -106,7 +109,8 @@ START_TEST(text_outputs_follow_the_rule) {
 }
 END_TEST
 
-/* ---- scenarios -------------------------------------------------------------------------------- */
+/* ---- scenarios --------------------------------------------------------------------------------
+ */
 
 static mlsys_status first_error(mlsys_status a, mlsys_status b) { return a ? a : b; }
 
@@ -176,7 +180,8 @@ static void fail_each(bool process, int all_after) {
         mlsi_alloc_process.hooks = saved;
         done = f.calls < n;
         if (st != (done ? MLSYS_OK : MLSYS_E_NOMEM))
-            ck_abort_msg("allocation %d: %s: %s", (int)n, mlsys_status_name(st), mlsys_last_error());
+            ck_abort_msg("allocation %d: %s: %s", (int)n, mlsys_status_name(st),
+                         mlsys_last_error());
         if (!done && !strstr(mlsys_last_error(), "alloc:"))
             ck_abort_msg("allocation %d: the cause is gone: %s", (int)n, mlsys_last_error());
         if (f.blocks || f.bytes)

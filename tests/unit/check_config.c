@@ -61,8 +61,10 @@ START_TEST(a_key_set_again_is_replaced) {
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < 40; i++) {
             snprintf(key, sizeof key, "k%d", i);
-            if (round % 2) check_ok(mlsys_config_set_str(h, key, "text"));
-            else check_ok(mlsys_config_set_i64(h, key, i));
+            if (round % 2)
+                check_ok(mlsys_config_set_str(h, key, "text"));
+            else
+                check_ok(mlsys_config_set_i64(h, key, i));
         }
     ck_assert_int_eq(c->count, 40);
     for (int i = 0; i < 40; i++) {
@@ -209,7 +211,8 @@ START_TEST(contexts_check_their_config) {
 }
 END_TEST
 
-/* ---- versioned structs ------------------------------------------------------------------------ */
+/* ---- versioned structs ------------------------------------------------------------------------
+ */
 
 static void *hook_alloc(void *user, mlsys_devtype type, int32_t index, uint64_t bytes,
                         uint64_t align) {

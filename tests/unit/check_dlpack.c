@@ -46,9 +46,10 @@ START_TEST(every_dtype_has_its_code) {
     static const struct {
         mlsys_dtype dtype;
         int code, bits;
-    } rows[] = {{MLSYS_F64, 2, 64}, {MLSYS_F32, 2, 32}, {MLSYS_F16, 2, 16}, {MLSYS_BF16, 4, 16},
-                {MLSYS_F8E4M3, 10, 8}, {MLSYS_F8E5M2, 12, 8}, {MLSYS_I64, 0, 64}, {MLSYS_I32, 0, 32},
-                {MLSYS_I16, 0, 16}, {MLSYS_I8, 0, 8}, {MLSYS_U8, 1, 8}, {MLSYS_BOOL, 6, 8}};
+    } rows[] = {{MLSYS_F64, 2, 64},  {MLSYS_F32, 2, 32},    {MLSYS_F16, 2, 16},
+                {MLSYS_BF16, 4, 16}, {MLSYS_F8E4M3, 10, 8}, {MLSYS_F8E5M2, 12, 8},
+                {MLSYS_I64, 0, 64},  {MLSYS_I32, 0, 32},    {MLSYS_I16, 0, 16},
+                {MLSYS_I8, 0, 8},    {MLSYS_U8, 1, 8},      {MLSYS_BOOL, 6, 8}};
     int n, exported = 0;
     const mlsys_dtype *all = mlsi_dtype_all(&n);
     for (int i = 0; i < n; i++) {
@@ -137,17 +138,29 @@ typedef struct producer {
 static void producer_delete(foreign *self) { ((producer *)self->manager)->deleted++; }
 
 static void producer_init(producer *p) {
-    *p = (producer){.m = {.major = 1, .minor = 9, .manager = p, .deleter = producer_delete,
-                          .data = p->data, .device_type = HOST, .ndim = 2, .code = 2, .bits = 32,
-                          .lanes = 1, .shape = p->shape, .strides = p->strides},
-                    .shape = {3, 4}, .strides = {4, 1}};
-    for (int i = 0; i < 12; i++) p->data[i] = (float)i;
+    *p = (producer){.m = {.major = 1,
+                          .minor = 9,
+                          .manager = p,
+                          .deleter = producer_delete,
+                          .data = p->data,
+                          .device_type = HOST,
+                          .ndim = 2,
+                          .code = 2,
+                          .bits = 32,
+                          .lanes = 1,
+                          .shape = p->shape,
+                          .strides = p->strides},
+                    .shape = {3, 4},
+                    .strides = {4, 1}};
+    for (int i = 0; i < 12; i++)
+        p->data[i] = (float)i;
 }
 
 static void expect_values(mlsys_tensor t, int n, const float *want) {
     float got[12];
     check_ok(mlsys_tensor_read(t, stream, got, (uint64_t)n * 4));
-    for (int i = 0; i < n; i++) REQUIRE(got[i] == want[i]);
+    for (int i = 0; i < n; i++)
+        REQUIRE(got[i] == want[i]);
 }
 
 START_TEST(imports_read_the_producers_memory) {
@@ -257,7 +270,8 @@ START_TEST(imports_refuse_what_they_cannot_mean) {
     p.m.byte_offset = 2;
     expect_import(&p, MLSYS_E_ARG, "aligned");
     ck_assert_int_eq(mlsys_tensor_from_dlpack(device, NULL, NULL, &(mlsys_tensor){0}), MLSYS_E_ARG);
-    ck_assert_int_eq(mlsys_tensor_from_dlpack(NULL, &p.m, NULL, &(mlsys_tensor){0}), MLSYS_E_HANDLE);
+    ck_assert_int_eq(mlsys_tensor_from_dlpack(NULL, &p.m, NULL, &(mlsys_tensor){0}),
+                     MLSYS_E_HANDLE);
     ck_assert_int_eq(p.deleted, 0);
 }
 END_TEST

@@ -14,15 +14,15 @@ START_TEST(codes_and_sizes_are_frozen) {
         int value, elems, bytes;
         const char *name;
     } rows[] = {
-        {MLSYS_F64, 1, 1, 8, "f64"},      {MLSYS_F32, 2, 1, 4, "f32"},
-        {MLSYS_F16, 3, 1, 2, "f16"},      {MLSYS_BF16, 4, 1, 2, "bf16"},
-        {MLSYS_F8E4M3, 5, 1, 1, "f8e4m3"}, {MLSYS_F8E5M2, 6, 1, 1, "f8e5m2"},
-        {MLSYS_I64, 16, 1, 8, "i64"},     {MLSYS_I32, 17, 1, 4, "i32"},
-        {MLSYS_I16, 18, 1, 2, "i16"},     {MLSYS_I8, 19, 1, 1, "i8"},
-        {MLSYS_U8, 24, 1, 1, "u8"},       {MLSYS_BOOL, 32, 1, 1, "bool"},
-        {MLSYS_Q4_0, 64, 32, 18, "q4_0"}, {MLSYS_Q4_1, 67, 32, 20, "q4_1"},
-        {MLSYS_Q5_0, 68, 32, 22, "q5_0"}, {MLSYS_Q5_1, 69, 32, 24, "q5_1"},
-        {MLSYS_Q8_0, 70, 32, 34, "q8_0"}, {MLSYS_Q4_K, 72, 256, 144, "q4_k"},
+        {MLSYS_F64, 1, 1, 8, "f64"},        {MLSYS_F32, 2, 1, 4, "f32"},
+        {MLSYS_F16, 3, 1, 2, "f16"},        {MLSYS_BF16, 4, 1, 2, "bf16"},
+        {MLSYS_F8E4M3, 5, 1, 1, "f8e4m3"},  {MLSYS_F8E5M2, 6, 1, 1, "f8e5m2"},
+        {MLSYS_I64, 16, 1, 8, "i64"},       {MLSYS_I32, 17, 1, 4, "i32"},
+        {MLSYS_I16, 18, 1, 2, "i16"},       {MLSYS_I8, 19, 1, 1, "i8"},
+        {MLSYS_U8, 24, 1, 1, "u8"},         {MLSYS_BOOL, 32, 1, 1, "bool"},
+        {MLSYS_Q4_0, 64, 32, 18, "q4_0"},   {MLSYS_Q4_1, 67, 32, 20, "q4_1"},
+        {MLSYS_Q5_0, 68, 32, 22, "q5_0"},   {MLSYS_Q5_1, 69, 32, 24, "q5_1"},
+        {MLSYS_Q8_0, 70, 32, 34, "q8_0"},   {MLSYS_Q4_K, 72, 256, 144, "q4_k"},
         {MLSYS_Q5_K, 73, 256, 176, "q5_k"}, {MLSYS_Q6_K, 74, 256, 210, "q6_k"},
     };
     enum { ROWS = (int)(sizeof rows / sizeof rows[0]) };
@@ -47,7 +47,8 @@ START_TEST(codes_and_sizes_are_frozen) {
     }
     for (mlsys_dtype t = -1; t < 200; t++) {
         bool known = false;
-        for (int i = 0; i < ROWS; i++) known = known || rows[i].code == t;
+        for (int i = 0; i < ROWS; i++)
+            known = known || rows[i].code == t;
         ck_assert_int_eq(mlsi_dtype_get(t) != NULL, known);
         ck_assert_int_eq(mlsys_dtype_info(t, NULL, NULL, NULL), known ? MLSYS_OK : MLSYS_E_DTYPE);
     }
@@ -135,8 +136,10 @@ static uint32_t reference(const format *f, const double *value, int n, double x)
     int low = 0, high = n - 1; /* value[low] <= a < value[high] */
     while (high - low > 1) {
         int mid = (low + high) / 2;
-        if (value[mid] <= a) low = mid;
-        else high = mid;
+        if (value[mid] <= a)
+            low = mid;
+        else
+            high = mid;
     }
     double middle = (value[low] + value[high]) / 2; /* exact: few bits */
     if (a < middle) return sign | (uint32_t)low;
@@ -145,9 +148,8 @@ static uint32_t reference(const format *f, const double *value, int n, double x)
 }
 
 static void expect_pattern(const format *f, uint32_t got, uint32_t want, double x) {
-    bool ok = want == UINT32_MAX
-                  ? isnan(f->up(got)) && !signbit(f->up(got)) == !signbit(x)
-                  : got == want;
+    bool ok =
+        want == UINT32_MAX ? isnan(f->up(got)) && !signbit(f->up(got)) == !signbit(x) : got == want;
     if (!ok) ck_abort_msg("%s(%a): 0x%x, not 0x%x", f->name, x, got, want);
 }
 
@@ -178,9 +180,22 @@ START_TEST(narrowing_at_every_boundary) {
                 narrow_both(&formats[k], value, n, nextafterf(y, 0));
             }
         }
-        static const double odd[] = {INFINITY, NAN, 0.0, 0x1p-1074, 0x1p-149, 0x1p-150, 0x1p-1022,
-                                     0x1.fffffep127, 0x1.fffffffffffffp1023, 65519, 65520, 464, 448,
-                                     480, 57344, 61440};
+        static const double odd[] = {INFINITY,
+                                     NAN,
+                                     0.0,
+                                     0x1p-1074,
+                                     0x1p-149,
+                                     0x1p-150,
+                                     0x1p-1022,
+                                     0x1.fffffep127,
+                                     0x1.fffffffffffffp1023,
+                                     65519,
+                                     65520,
+                                     464,
+                                     448,
+                                     480,
+                                     57344,
+                                     61440};
         for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
             narrow_both(&formats[k], value, n, odd[i]);
     }
@@ -214,8 +229,10 @@ END_TEST
 static const struct {
     mlsys_dtype dtype;
     int64_t min, max;
-} ranges[] = {{MLSYS_I64, INT64_MIN, INT64_MAX}, {MLSYS_I32, INT32_MIN, INT32_MAX},
-              {MLSYS_I16, INT16_MIN, INT16_MAX}, {MLSYS_I8, INT8_MIN, INT8_MAX},
+} ranges[] = {{MLSYS_I64, INT64_MIN, INT64_MAX},
+              {MLSYS_I32, INT32_MIN, INT32_MAX},
+              {MLSYS_I16, INT16_MIN, INT16_MAX},
+              {MLSYS_I8, INT8_MIN, INT8_MAX},
               {MLSYS_U8, 0, UINT8_MAX}};
 
 static int64_t saturate(long double x, int64_t min, int64_t max) {
@@ -228,9 +245,11 @@ START_TEST(floats_truncate_and_saturate) {
     test_random r = test_random_seed("saturate", 10);
     for (int k = 0; k < 5; k++) {
         int64_t min = ranges[k].min, max = ranges[k].max;
-        double edges[] = {(double)min, (double)max, 0.0, -0.0, 0.5, -0.5, -1, 1, 1e30, -1e30, 0x1p63,
-                          -0x1p63, 0x1p62, INFINITY, -INFINITY, NAN, -NAN, 0x1p-1074, 254.5, 255.5,
-                          127.9, 128.1, -128.9, -129.1, 2147483646.5, 2147483648.5, -2147483649.5};
+        double edges[] = {
+            (double)min, (double)max, 0.0,    -0.0,         0.5,          -0.5,         -1,
+            1,           1e30,        -1e30,  0x1p63,       -0x1p63,      0x1p62,       INFINITY,
+            -INFINITY,   NAN,         -NAN,   0x1p-1074,    254.5,        255.5,        127.9,
+            128.1,       -128.9,      -129.1, 2147483646.5, 2147483648.5, -2147483649.5};
         for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++)
             for (int step = -1; step <= 1; step++) {
                 double x = step ? nextafter(edges[i], step * INFINITY) : edges[i];
@@ -239,7 +258,8 @@ START_TEST(floats_truncate_and_saturate) {
                                  (long long)mlsi_f64_to_int(x, ranges[k].dtype));
             }
         for (int i = 0; i < 100000; i++) {
-            uint64_t u = (test_bits(&r) & ~(0x7ffull << 52)) | (uint64_t)test_int(&r, 1010, 1090) << 52;
+            uint64_t u = (test_bits(&r) & ~(0x7ffull << 52)) | (uint64_t)test_int(&r, 1010, 1090)
+                                                                   << 52;
             double x;
             memcpy(&x, &u, 8);
             REQUIRE(mlsi_f64_to_int(x, ranges[k].dtype) == saturate(x, min, max));

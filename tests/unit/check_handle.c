@@ -43,10 +43,12 @@ static void **object_at(objects *o, int i) {
 }
 
 static void objects_release(objects *o) {
-    for (int i = 0; i < OBJECTS; i++) check_ok(mlsys_release(*object_at(o, i)));
+    for (int i = 0; i < OBJECTS; i++)
+        check_ok(mlsys_release(*object_at(o, i)));
 }
 
-/* ---- every function that takes a handle ------------------------------------------------------- */
+/* ---- every function that takes a handle -------------------------------------------------------
+ */
 
 static objects good; /* what the calls below use for their other arguments */
 static float memory[6];
@@ -72,7 +74,8 @@ static int64_t two_three[2] = {2, 3};
     X("stream_create: device", DEVICE, mlsys_stream_create(h, NULL, (mlsys_stream *)&out))         \
     X("tensor_create: device", DEVICE, mlsys_tensor_create(h, MLSYS_F32, 2, two_three, T))         \
     X("tensor_wrap: device", DEVICE,                                                               \
-      mlsys_tensor_wrap(h, MLSYS_F32, 2, two_three, NULL, 0, memory, sizeof memory, NULL, NULL, T)) \
+      mlsys_tensor_wrap(h, MLSYS_F32, 2, two_three, NULL, 0, memory, sizeof memory, NULL, NULL,    \
+                        T))                                                                        \
     X("stream_sync: stream", STREAM, mlsys_stream_sync(h))                                         \
     X("stream_scratch_bytes: stream", STREAM, mlsys_stream_scratch_bytes(h, &size))                \
     X("tensor_view: t", TENSOR, mlsys_tensor_view(h, 2, two_three, NULL, 0, T))                    \
@@ -190,9 +193,9 @@ START_TEST(every_argument_refuses_forged_handles) {
         for (int k = 0; k < OBJECTS; k++) {
             uint64_t h = (uint64_t)(uintptr_t)*object_at(&good, k);
             expect_refused(i, (void *)(h & ~(uint64_t)1), "is ");
-            expect_refused(i, (void *)(h + ((uint64_t)1 << 32)), "is ");  /* future generation */
+            expect_refused(i, (void *)(h + ((uint64_t)1 << 32)), "is "); /* future generation */
             expect_refused(i, (void *)(h | (uint64_t)1 << 63), "is ");
-            expect_refused(i, (void *)(h ^ 0x80), "is ");                /* unknown kind */
+            expect_refused(i, (void *)(h ^ 0x80), "is ");                    /* unknown kind */
             expect_refused(i, (void *)(h | (uint64_t)0xffffff << 8), "is "); /* slot never used */
         }
         for (int n = 0; n < 2000; n++) {
@@ -214,12 +217,15 @@ START_TEST(every_argument_refuses_released_handles) {
     for (int i = 0; i < CALL_COUNT; i++)
         for (int k = 0; k < OBJECTS; k++) {
             void *h = *object_at(&dead, k);
-            mlsys_kind kind = k == 0 ? MLSYS_KIND_CONFIG : k == 1 ? MLSYS_KIND_CTX
-                              : k == 2 ? MLSYS_KIND_DEVICE : k == 3 ? MLSYS_KIND_STREAM
-                                                                    : MLSYS_KIND_TENSOR;
+            mlsys_kind kind = k == 0   ? MLSYS_KIND_CONFIG
+                              : k == 1 ? MLSYS_KIND_CTX
+                              : k == 2 ? MLSYS_KIND_DEVICE
+                              : k == 3 ? MLSYS_KIND_STREAM
+                                       : MLSYS_KIND_TENSOR;
             if (!calls[i].kind || calls[i].kind == kind)
                 expect_refused(i, h, "is a released handle");
-            else REQUIRE(call(i, h) == MLSYS_E_HANDLE);
+            else
+                REQUIRE(call(i, h) == MLSYS_E_HANDLE);
         }
     /* The slots are used again by objects of the same kinds: the old names stay dead. */
     objects again = objects_create(NULL);
@@ -286,7 +292,8 @@ START_TEST(one_device_per_context) {
 }
 END_TEST
 
-/* ---- order of release, hooks ------------------------------------------------------------------ */
+/* ---- order of release, hooks ------------------------------------------------------------------
+ */
 
 typedef struct counts {
     _Atomic int64_t blocks, bytes;
@@ -331,7 +338,8 @@ START_TEST(any_order_of_release) {
         mlsys_tensor view;
         check_ok(mlsys_tensor_reverse(o.tensor, 0, &view));
         void *left[OBJECTS + 1];
-        for (int k = 0; k < OBJECTS; k++) left[k] = *object_at(&o, k);
+        for (int k = 0; k < OBJECTS; k++)
+            left[k] = *object_at(&o, k);
         left[OBJECTS] = view;
         for (int n = OBJECTS + 1, code = order; n > 0; n--) {
             int pick = code % n;
@@ -412,7 +420,8 @@ START_TEST(many_threads_use_the_same_handles) {
         h[i] = (hammer){&o, 3000, i};
         pthread_create(&threads[i], NULL, hammer_main, &h[i]);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
     objects_release(&o);
     ck_assert_int_eq(c.destroyed, 1);
     ck_assert_int_eq(c.blocks, 0);
@@ -429,7 +438,8 @@ typedef struct racer {
 static void *racer_main(void *arg) {
     racer *r = arg;
     for (int round = 1; round <= 2000; round++) {
-        while (atomic_load(r->phase) < round) sched_yield();
+        while (atomic_load(r->phase) < round)
+            sched_yield();
         void *h = atomic_load(r->handle);
         mlsys_dtype dtype;
         mlsys_status st = mlsys_tensor_dtype(h, &dtype);
@@ -457,7 +467,8 @@ START_TEST(one_of_many_releases_wins) {
         atomic_store(&handle, (void *)t);
         atomic_store(&phase[1], THREADS);
         atomic_store(&phase[0], round);
-        while (atomic_load(&phase[1])) sched_yield();
+        while (atomic_load(&phase[1]))
+            sched_yield();
     }
     int total = 0;
     for (int i = 0; i < THREADS; i++) {
@@ -474,7 +485,8 @@ START_TEST(single_threaded_objects_are_busy) {
     mlsi_stream *s;
     check_ok(mlsi_pin_exclusive(o.stream, MLSYS_KIND_STREAM, "test: stream", &s));
     ck_assert_int_eq(mlsys_stream_sync(o.stream), MLSYS_E_BUSY);
-    ck_assert_str_eq(mlsys_last_error(), "stream_sync: stream: the stream is in use by another call");
+    ck_assert_str_eq(mlsys_last_error(),
+                     "stream_sync: stream: the stream is in use by another call");
     ck_assert_int_eq(mlsys_tensor_read(o.tensor, o.stream, memory, sizeof memory), MLSYS_E_BUSY);
     mlsi_unpin_exclusive(s);
     check_ok(mlsys_stream_sync(o.stream));

@@ -17,11 +17,13 @@ static int64_t addresses(const mlsi_layout *l, int64_t *out) {
         if (l->shape[d] == 0) return 0;
     for (;;) {
         int64_t a = l->offset;
-        for (int d = 0; d < l->rank; d++) a += index[d] * l->strides[d];
+        for (int d = 0; d < l->rank; d++)
+            a += index[d] * l->strides[d];
         REQUIRE(n < ELEMENTS_MAX);
         out[n++] = a;
         int d = l->rank - 1;
-        while (d >= 0 && ++index[d] == l->shape[d]) index[d--] = 0;
+        while (d >= 0 && ++index[d] == l->shape[d])
+            index[d--] = 0;
         if (d < 0) return n;
     }
 }
@@ -68,11 +70,13 @@ START_TEST(facts_match_brute_force) {
         REQUIRE(mlsi_layout_count(&l) == n);
         REQUIRE(mlsi_layout_bytes(&l) == 4 * (uint64_t)n);
         bool contiguous = true;
-        for (int64_t k = 0; k < n; k++) contiguous = contiguous && a[k] == a[0] + k;
+        for (int64_t k = 0; k < n; k++)
+            contiguous = contiguous && a[k] == a[0] + k;
         REQUIRE(mlsi_layout_contiguous(&l) == contiguous);
         qsort(a, (size_t)n, sizeof a[0], compare_i64);
         bool overlaps = false;
-        for (int64_t k = 1; k < n; k++) overlaps = overlaps || a[k] == a[k - 1];
+        for (int64_t k = 1; k < n; k++)
+            overlaps = overlaps || a[k] == a[k - 1];
         REQUIRE(mlsi_layout_self_overlaps(&l) == overlaps);
         REQUIRE(mlsi_layout_bounds(&l, &low, &high) == MLSYS_OK);
         REQUIRE(low == (n ? a[0] : 0));
@@ -99,7 +103,8 @@ START_TEST(permute_matches_brute_force) {
     for (int i = 0; i < 20000; i++) {
         mlsi_layout l = random_layout(&r), p;
         int32_t perm[MLSYS_MAX_DIMS];
-        for (int d = 0; d < l.rank; d++) perm[d] = d;
+        for (int d = 0; d < l.rank; d++)
+            perm[d] = d;
         for (int d = l.rank - 1; d > 0; d--) {
             int e = (int)test_int(&r, 0, d);
             int32_t t = perm[d];
@@ -115,7 +120,8 @@ START_TEST(permute_matches_brute_force) {
                 from[perm[d]] = rest % p.shape[d];
                 rest /= p.shape[d];
             }
-            for (int d = 0; d < l.rank; d++) at = at * l.shape[d] + from[d];
+            for (int d = 0; d < l.rank; d++)
+                at = at * l.shape[d] + from[d];
             REQUIRE(b[k] == a[at]);
         }
     }
@@ -138,7 +144,7 @@ START_TEST(broadcast_matches_brute_force) {
         for (int d = 0; d < rank; d++) {
             int from = d - (rank - l.rank);
             shape[d] = from >= 0 && l.shape[from] != 1 && test_int(&r, 0, 15) ? l.shape[from]
-                                                                               : test_int(&r, 0, 3);
+                                                                              : test_int(&r, 0, 3);
             if (from >= 0 && l.shape[from] != 1 && l.shape[from] != shape[d]) legal = false;
             total *= shape[d];
         }
@@ -174,7 +180,8 @@ static bool affine(const int64_t *a, int32_t rank, const int64_t *shape, int64_t
         strides[d] = shape[d] > 1 ? a[step] - a[0] : 0;
         step *= shape[d];
     }
-    for (int d = 0; d < rank; d++) n *= shape[d];
+    for (int d = 0; d < rank; d++)
+        n *= shape[d];
     for (int64_t k = 0; k < n; k++) {
         int64_t rest = k, at = a[0];
         for (int d = rank - 1; d >= 0; d--) {
@@ -190,9 +197,11 @@ static bool affine(const int64_t *a, int32_t rank, const int64_t *shape, int64_t
 static int32_t random_shape(test_random *r, int64_t n, int64_t *shape) {
     int32_t rank = (int32_t)test_int(r, 0, 8);
     if (n == 0 && rank == 0) rank = 1;
-    for (int d = 0; d < rank; d++) shape[d] = 1;
+    for (int d = 0; d < rank; d++)
+        shape[d] = 1;
     if (n == 0) {
-        for (int d = 0; d < rank; d++) shape[d] = test_int(r, 0, 3);
+        for (int d = 0; d < rank; d++)
+            shape[d] = test_int(r, 0, 3);
         shape[test_int(r, 0, rank - 1)] = 0;
         return rank;
     }
@@ -219,9 +228,12 @@ START_TEST(reshape_decides_exactly) {
         REQUIRE(out.rank == rank);
         int64_t m = addresses(&out, b);
         REQUIRE(m == n);
-        for (int64_t k = 0; k < n; k++) REQUIRE(b[k] == (is_view ? a[k] : k));
-        if (is_view) views++;
-        else copies++;
+        for (int64_t k = 0; k < n; k++)
+            REQUIRE(b[k] == (is_view ? a[k] : k));
+        if (is_view)
+            views++;
+        else
+            copies++;
     }
     ck_assert_int_gt(views, 20000); /* both answers were asked for */
     ck_assert_int_gt(copies, 20000);
@@ -232,7 +244,8 @@ START_TEST(reshape_decides_exactly) {
 }
 END_TEST
 
-/* ---- BO-04: slices ---------------------------------------------------------------------------- */
+/* ---- BO-04: slices ----------------------------------------------------------------------------
+ */
 
 /* ONNX's text, position by position, in integers that cannot overflow. */
 static int64_t slice_model(int64_t n, int64_t start, int64_t stop, int64_t step, int64_t *out) {
@@ -245,7 +258,8 @@ static int64_t slice_model(int64_t n, int64_t start, int64_t stop, int64_t step,
     if (i > high) i = high;
     if (end < low) end = low;
     if (end > high) end = high;
-    for (; step > 0 ? i < end : i > end; i += step) out[count++] = (int64_t)i;
+    for (; step > 0 ? i < end : i > end; i += step)
+        out[count++] = (int64_t)i;
     return count;
 }
 
@@ -255,7 +269,8 @@ START_TEST(slice_grid) {
         int count = 0;
         ends[count++] = INT64_MIN;
         ends[count++] = INT64_MIN + 1;
-        for (int64_t e = -n - 1; e <= n + 1; e++) ends[count++] = e;
+        for (int64_t e = -n - 1; e <= n + 1; e++)
+            ends[count++] = e;
         ends[count++] = INT64_MAX;
         for (int s = 0; s < count; s++)
             for (int e = 0; e < count; e++)
@@ -268,8 +283,11 @@ START_TEST(slice_grid) {
                                      (long long)n, (long long)ends[s], (long long)ends[e],
                                      (long long)step, (long long)first, (long long)got,
                                      (long long)m);
-                    mlsi_layout l = {.dtype = MLSYS_F32, .rank = 2, .shape = {2, n},
-                                     .strides = {-7, 3}, .offset = 100},
+                    mlsi_layout l = {.dtype = MLSYS_F32,
+                                     .rank = 2,
+                                     .shape = {2, n},
+                                     .strides = {-7, 3},
+                                     .offset = 100},
                                 v;
                     REQUIRE(mlsi_layout_slice(&l, k % 2 ? 1 : -1, ends[s], ends[e], step, &v) ==
                             MLSYS_OK);
@@ -300,11 +318,13 @@ START_TEST(slice_named_cases) {
 }
 END_TEST
 
-/* ---- overlap where brute force cannot go ------------------------------------------------------ */
+/* ---- overlap where brute force cannot go ------------------------------------------------------
+ */
 
 static bool overlaps(int32_t rank, const int64_t *shape, const int64_t *strides) {
     mlsi_layout l = {.dtype = MLSYS_U8, .rank = rank};
-    for (int d = 0; d < rank; d++) l.shape[d] = shape[d], l.strides[d] = strides[d];
+    for (int d = 0; d < rank; d++)
+        l.shape[d] = shape[d], l.strides[d] = strides[d];
     return mlsi_layout_self_overlaps(&l);
 }
 
@@ -353,16 +373,20 @@ START_TEST(overlap_matches_marking) {
         memset(marks, 0, (size_t)reach + 1);
         for (int d = 0; d >= 0 && !expected;) {
             int64_t at = 0;
-            for (int k = 0; k < l.rank; k++) at += index[k] * l.strides[k];
+            for (int k = 0; k < l.rank; k++)
+                at += index[k] * l.strides[k];
             expected = marks[at]++;
             d = l.rank - 1;
-            while (d >= 0 && ++index[d] == l.shape[d]) index[d--] = 0;
+            while (d >= 0 && ++index[d] == l.shape[d])
+                index[d--] = 0;
         }
         for (int d = 0; d < l.rank; d++)
             if (test_int(&r, 0, 1)) l.strides[d] = -l.strides[d];
         REQUIRE(mlsi_layout_self_overlaps(&l) == expected);
-        if (expected) yes++;
-        else no++;
+        if (expected)
+            yes++;
+        else
+            no++;
     }
     ck_assert_int_gt(yes, 300);
     ck_assert_int_gt(no, 300);

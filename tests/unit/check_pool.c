@@ -1,4 +1,5 @@
-/* The thread pool: every item once, whoever runs it; nesting and concurrent callers; hosts unharmed. */
+/* The thread pool: every item once, whoever runs it; nesting and concurrent callers; hosts
+ * unharmed. */
 #include "core/pool.h"
 #include "core/fpenv.h"
 #include "support/require.h"
@@ -27,7 +28,8 @@ static void count_item(void *user, int64_t item, int worker) {
         return;
     }
     if (atomic_fetch_add(&t->inside[worker], 1)) t->clashes++;
-    for (int i = 0; i < t->work; i++) atomic_signal_fence(memory_order_seq_cst);
+    for (int i = 0; i < t->work; i++)
+        atomic_signal_fence(memory_order_seq_cst);
     t->seen[item]++;
     atomic_fetch_sub(&t->inside[worker], 1);
 }
@@ -57,7 +59,8 @@ START_TEST(every_item_runs_once) {
             t.pool = p;
             t.work = round % 3 * 50;
             mlsi_pool_run(p, n, count_item, &t);
-            for (int64_t i = 0; i < ITEMS_MAX; i++) REQUIRE(t.seen[i] == (i < n));
+            for (int64_t i = 0; i < ITEMS_MAX; i++)
+                REQUIRE(t.seen[i] == (i < n));
             REQUIRE(!t.clashes && !t.out_of_range);
         }
         pool_end(&a, p);
@@ -68,7 +71,8 @@ END_TEST
 START_TEST(no_pool_is_serial) {
     static tally t;
     mlsi_pool_run(NULL, 100, count_item, &t);
-    for (int i = 0; i < 100; i++) REQUIRE(t.seen[i] == 1);
+    for (int i = 0; i < 100; i++)
+        REQUIRE(t.seen[i] == 1);
     ck_assert_int_eq(mlsi_pool_threads(NULL), 1);
     mlsi_pool_destroy(NULL);
 }
@@ -83,14 +87,16 @@ START_TEST(jobs_do_not_leak_into_each_other) {
         int n = 1 + round % 5;
         t.pool = p;
         mlsi_pool_run(p, n, count_item, &t);
-        for (int i = 0; i < n; i++) REQUIRE(atomic_exchange(&t.seen[i], 0) == 1);
+        for (int i = 0; i < n; i++)
+            REQUIRE(atomic_exchange(&t.seen[i], 0) == 1);
     }
     REQUIRE(!t.clashes && !t.out_of_range);
     pool_end(&a, p);
 }
 END_TEST
 
-/* ---- nesting and concurrent callers ----------------------------------------------------------- */
+/* ---- nesting and concurrent callers -----------------------------------------------------------
+ */
 
 typedef struct nest {
     mlsi_pool *pool;
@@ -162,7 +168,8 @@ static void look_around(void *user, int64_t item, int worker) {
     facts *f = user;
     (void)item;
     if (worker == 0) { /* wait until a worker has taken an item of this job */
-        for (int i = 0; i < 1000000 && !atomic_load(&f->taken); i++) sched_yield();
+        for (int i = 0; i < 1000000 && !atomic_load(&f->taken); i++)
+            sched_yield();
         return;
     }
     f->taken = 1;

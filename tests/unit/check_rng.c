@@ -22,13 +22,16 @@ START_TEST(philox_known_answers) {
     } rows[] = {
         {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
         {UINT64_MAX, UINT64_MAX, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88,
+        {0x299f31d0a4093822,
+         0x0370734413198a2e,
+         0x85a308d3243f6a88,
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         uint32_t out[4];
         mlsi_philox(rows[i].key, rows[i].stream, rows[i].block, out);
-        for (int w = 0; w < 4; w++) ck_assert_uint_eq(out[w], rows[i].out[w]);
+        for (int w = 0; w < 4; w++)
+            ck_assert_uint_eq(out[w], rows[i].out[w]);
     }
 }
 END_TEST
@@ -51,7 +54,8 @@ END_TEST
 /* Mean, variance, skewness and kurtosis of 2^18 draws, within 5 standard errors. */
 static void expect_moments(const double *x, int n, double mean, double variance, double kurtosis) {
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0;
-    for (int i = 0; i < n; i++) m1 += x[i];
+    for (int i = 0; i < n; i++)
+        m1 += x[i];
     m1 /= n;
     for (int i = 0; i < n; i++) {
         double d = x[i] - m1;
@@ -73,14 +77,18 @@ START_TEST(distributions) {
         REQUIRE(x[i] >= 0 && x[i] < 1);
     }
     expect_moments(x, N, 0.5, 1.0 / 12, 1.8);
-    for (int i = 0; i < N; i++) x[i] = mlsi_rng_uniform64(3, 4, (uint64_t)i);
+    for (int i = 0; i < N; i++)
+        x[i] = mlsi_rng_uniform64(3, 4, (uint64_t)i);
     expect_moments(x, N, 0.5, 1.0 / 12, 1.8);
-    for (int i = 0; i < N; i++) x[i] = mlsi_rng_normal32(5, 6, (uint64_t)i);
+    for (int i = 0; i < N; i++)
+        x[i] = mlsi_rng_normal32(5, 6, (uint64_t)i);
     expect_moments(x, N, 0, 1, 3);
-    for (int i = 0; i < N; i++) x[i] = mlsi_rng_normal64(7, 8, (uint64_t)i);
+    for (int i = 0; i < N; i++)
+        x[i] = mlsi_rng_normal64(7, 8, (uint64_t)i);
     expect_moments(x, N, 0, 1, 3);
     int below = 0; /* the normal's lower half and its one-sigma interval */
-    for (int i = 0; i < N; i++) below += fabs(x[i]) < 1;
+    for (int i = 0; i < N; i++)
+        below += fabs(x[i]) < 1;
     ck_assert_double_le(fabs((double)below / N - 0.6826894921), 0.005);
     free(x);
 }
@@ -134,8 +142,7 @@ static double expected(mlsys_dtype dtype, int kind, uint64_t key, uint64_t strea
     case MLSYS_BF16: return uniform ? (w >> 24) / 256.0 : mlsi_bf16_to_f32(mlsi_f32_to_bf16(n));
     case MLSYS_F8E4M3:
         return uniform ? (w >> 28) / 16.0 : mlsi_f8e4m3_to_f32(mlsi_f32_to_f8e4m3(n));
-    case MLSYS_F8E5M2:
-        return uniform ? (w >> 29) / 8.0 : mlsi_f8e5m2_to_f32(mlsi_f32_to_f8e5m2(n));
+    case MLSYS_F8E5M2: return uniform ? (w >> 29) / 8.0 : mlsi_f8e5m2_to_f32(mlsi_f32_to_f8e5m2(n));
     default: return uniform ? mlsi_rng_uniform32(key, stream, i) : n;
     }
 }
@@ -168,7 +175,8 @@ START_TEST(fill_is_the_element_functions) {
 }
 END_TEST
 
-/* ---- tensors: the same bits for any threads, layout and floating-point state ------------------- */
+/* ---- tensors: the same bits for any threads, layout and floating-point state -------------------
+ */
 
 static uint64_t hash_of(int threads, bool strided, const char *kind) {
     enum { N = 50021 };
@@ -189,8 +197,10 @@ static uint64_t hash_of(int threads, bool strided, const char *kind) {
     float *x = malloc(N * sizeof *x);
     check_ok(mlsys_tensor_read(v, stream, x, N * sizeof *x));
     uint64_t h = 14695981039346656037ull;
-    for (int i = 0; i < N; i++) h = (h ^ mlsi_f32_bits(x[i])) * 1099511628211ull;
-    for (int i = 0; i < N; i += 997) REQUIRE(x[i] == (float)expected(MLSYS_F32, kind[0] == 'u' ? 1 : 2, 31, 32, (uint64_t)i));
+    for (int i = 0; i < N; i++)
+        h = (h ^ mlsi_f32_bits(x[i])) * 1099511628211ull;
+    for (int i = 0; i < N; i += 997)
+        REQUIRE(x[i] == (float)expected(MLSYS_F32, kind[0] == 'u' ? 1 : 2, 31, 32, (uint64_t)i));
     free(x);
     mlsys_release(v), mlsys_release(t), mlsys_release(stream), mlsys_release(device);
     mlsys_release(ctx), mlsys_release(config);
@@ -217,7 +227,7 @@ START_TEST(host_state_is_neither_used_nor_changed) {
     float want[512], got[512];
     check_ok(mlsi_rng_fill(want, MLSYS_F32, MLSI_RANDOM_NORMAL, 1, 2, 0, 512));
     uint32_t csr = 0x1f80 | 0x8040 | 0x4000, after[5]; /* FTZ, DAZ, upward */
-    uint16_t x87 = 0x0b7f, x87_after; /* upward */
+    uint16_t x87 = 0x0b7f, x87_after;                  /* upward */
     __asm__ volatile("fldcw %0" : : "m"(x87));
     _mm_setcsr(csr);
     mlsys_status st = mlsys_ctx_create(NULL, NULL, &ctx);
@@ -237,7 +247,8 @@ START_TEST(host_state_is_neither_used_nor_changed) {
     uint16_t normal = 0x037f;
     __asm__ volatile("fldcw %0" : : "m"(normal));
     check_ok(st);
-    for (int i = 0; i < 5; i++) ck_assert_uint_eq(after[i], csr);
+    for (int i = 0; i < 5; i++)
+        ck_assert_uint_eq(after[i], csr);
     ck_assert_uint_eq(x87_after, x87);
     ck_assert_int_eq(memcmp(want, got, sizeof got), 0);
 #endif

@@ -36,7 +36,8 @@ END_TEST
 START_TEST(pieces_do_not_matter) {
     test_random r = test_random_seed("pieces", 12);
     static uint8_t data[500];
-    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)test_bits(&r);
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)test_bits(&r);
     for (size_t n = 0; n < sizeof data; n++) {
         mlsi_sha256 whole, pieces;
         uint8_t a[32], b[32];

@@ -39,9 +39,11 @@ static mlsys_tensor tensor_new(mlsys_dtype dtype, int32_t ndim, const int64_t *s
 static mlsys_tensor tensor_iota(int32_t ndim, const int64_t *shape) {
     mlsys_tensor t = tensor_new(MLSYS_I32, ndim, shape);
     int64_t n = 1;
-    for (int d = 0; d < ndim; d++) n *= shape[d];
+    for (int d = 0; d < ndim; d++)
+        n *= shape[d];
     int32_t *v = malloc((size_t)n * 4 + 1);
-    for (int64_t i = 0; i < n; i++) v[i] = (int32_t)i;
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (int32_t)i;
     check_ok(mlsys_tensor_write(t, stream, v, (uint64_t)n * 4));
     free(v);
     return t;
@@ -52,12 +54,12 @@ static void expect_i32(mlsys_tensor t, int64_t n, const int32_t *want) {
     memset(got, 0x5a, sizeof got);
     check_ok(mlsys_tensor_read(t, stream, got, (uint64_t)n * 4));
     for (int64_t i = 0; i < n; i++)
-        if (got[i] != want[i])
-            ck_abort_msg("element %d is %d, not %d", (int)i, got[i], want[i]);
+        if (got[i] != want[i]) ck_abort_msg("element %d is %d, not %d", (int)i, got[i], want[i]);
     check_ok(mlsys_release(t));
 }
 
-/* ---- views through the API -------------------------------------------------------------------- */
+/* ---- views through the API --------------------------------------------------------------------
+ */
 
 START_TEST(views_read_what_they_name) {
     mlsys_tensor t = tensor_iota(2, (int64_t[]){2, 3}), v;
@@ -157,11 +159,13 @@ START_TEST(refusals_name_the_trouble) {
     int64_t shape[9] = {2, 3}, strides[2] = {3, 1};
     char bytes[64];
 #define REFUSED(call, status, sentence) expect_error(call, status, sentence, v)
-    REFUSED(mlsys_tensor_create(device, 99, 2, shape, &v), MLSYS_E_DTYPE, "tensor_create: shape: unknown dtype 99");
+    REFUSED(mlsys_tensor_create(device, 99, 2, shape, &v), MLSYS_E_DTYPE,
+            "tensor_create: shape: unknown dtype 99");
     REFUSED(mlsys_tensor_create(device, MLSYS_F32, 9, shape, &v), MLSYS_E_SHAPE, "rank 9");
     REFUSED(mlsys_tensor_create(device, MLSYS_F32, 2, NULL, &v), MLSYS_E_ARG, "NULL");
     REFUSED(mlsys_tensor_create(device, MLSYS_F32, 2, shape, NULL), MLSYS_E_ARG, "out is NULL");
-    REFUSED(mlsys_tensor_view(t, 2, shape, strides, 1, &v), MLSYS_E_SHAPE, "elements 1..6 of a storage of 6");
+    REFUSED(mlsys_tensor_view(t, 2, shape, strides, 1, &v), MLSYS_E_SHAPE,
+            "elements 1..6 of a storage of 6");
     REFUSED(mlsys_tensor_view(t, 2, shape, strides, -1, &v), MLSYS_E_SHAPE, "elements -1..4");
     REFUSED(mlsys_tensor_view(t, 1, (int64_t[]){0}, NULL, 7, &v), MLSYS_E_SHAPE, "offset 7");
     REFUSED(mlsys_tensor_permute(t, 1, (int32_t[]){0}, &v), MLSYS_E_ARG, "ndim is 1");
@@ -176,13 +180,15 @@ START_TEST(refusals_name_the_trouble) {
     REFUSED(mlsys_tensor_reshape(t, 2, (int64_t[]){-1, 0}, &v, NULL), MLSYS_E_SHAPE, "inferred");
     REFUSED(mlsys_tensor_reshape(t, 2, (int64_t[]){-2, 3}, &v, NULL), MLSYS_E_SHAPE, "extent -2");
     REFUSED(mlsys_tensor_reshape(t, 1, (int64_t[]){5}, &v, NULL), MLSYS_E_SHAPE, "6 elements");
-    REFUSED(mlsys_tensor_write(t, stream, bytes, 23), MLSYS_E_ARG, "bytes is 23, the tensor has 24");
+    REFUSED(mlsys_tensor_write(t, stream, bytes, 23), MLSYS_E_ARG,
+            "bytes is 23, the tensor has 24");
     REFUSED(mlsys_tensor_read(t, stream, NULL, 24), MLSYS_E_ARG, "NULL");
     check_ok(mlsys_tensor_broadcast(t, 3, (int64_t[]){2, 2, 3}, &flat));
     REFUSED(mlsys_tensor_write(flat, stream, bytes, 48), MLSYS_E_ARG, "i32[2,2,3] overlaps itself");
     REFUSED(mlsys_tensor_copy(flat, flat, stream), MLSYS_E_ARG, "overlaps itself");
     REFUSED(mlsys_tensor_random(flat, stream, "bits", 0, 0), MLSYS_E_ARG, "overlaps itself");
-    REFUSED(mlsys_tensor_copy(t, flat, stream), MLSYS_E_SHAPE, "dst is i32[2,3], src is i32[2,2,3]");
+    REFUSED(mlsys_tensor_copy(t, flat, stream), MLSYS_E_SHAPE,
+            "dst is i32[2,3], src is i32[2,2,3]");
     REFUSED(mlsys_tensor_random(t, stream, "gamma", 0, 0), MLSYS_E_ARG, "gamma");
     REFUSED(mlsys_tensor_random(t, stream, "normal", 0, 0), MLSYS_E_DTYPE, "floats");
 #undef REFUSED
@@ -191,7 +197,8 @@ START_TEST(refusals_name_the_trouble) {
 }
 END_TEST
 
-/* ---- wrapped memory --------------------------------------------------------------------------- */
+/* ---- wrapped memory ---------------------------------------------------------------------------
+ */
 
 static void count_done(void *user) { ++*(int *)user; }
 
@@ -199,8 +206,8 @@ START_TEST(wrap_borrows_until_the_last_use) {
     int32_t memory[6] = {0, 1, 2, 3, 4, 5};
     int done = 0;
     mlsys_tensor t, v;
-    check_ok(mlsys_tensor_wrap(device, MLSYS_I32, 2, (int64_t[]){2, 3}, (int64_t[]){-3, 1}, 3, memory,
-                               sizeof memory, count_done, &done, &t));
+    check_ok(mlsys_tensor_wrap(device, MLSYS_I32, 2, (int64_t[]){2, 3}, (int64_t[]){-3, 1}, 3,
+                               memory, sizeof memory, count_done, &done, &t));
     check_ok(mlsys_tensor_transpose(t, 0, 1, &v));
     check_ok(mlsys_release(t));
     ck_assert_int_eq(done, 0);
@@ -215,15 +222,20 @@ START_TEST(wrap_gives_back_on_failure) {
     mlsys_tensor t;
     int64_t shape[] = {2, 3};
     ck_assert_int_eq(mlsys_tensor_wrap(device, MLSYS_I32, 2, shape, NULL, 1, memory, sizeof memory,
-                                       count_done, &done, &t), MLSYS_E_SHAPE);
+                                       count_done, &done, &t),
+                     MLSYS_E_SHAPE);
     ck_assert_int_eq(mlsys_tensor_wrap(device, MLSYS_I32, 2, shape, NULL, 0, (char *)memory + 1, 24,
-                                       count_done, &done, &t), MLSYS_E_ARG);
-    ck_assert_int_eq(mlsys_tensor_wrap(device, MLSYS_I32, 2, shape, NULL, 0, NULL, 24, count_done,
-                                       &done, &t), MLSYS_E_ARG);
-    ck_assert_int_eq(mlsys_tensor_wrap(NULL, MLSYS_I32, 2, shape, NULL, 0, memory, 24, count_done,
-                                       &done, &t), MLSYS_E_HANDLE);
+                                       count_done, &done, &t),
+                     MLSYS_E_ARG);
+    ck_assert_int_eq(
+        mlsys_tensor_wrap(device, MLSYS_I32, 2, shape, NULL, 0, NULL, 24, count_done, &done, &t),
+        MLSYS_E_ARG);
+    ck_assert_int_eq(
+        mlsys_tensor_wrap(NULL, MLSYS_I32, 2, shape, NULL, 0, memory, 24, count_done, &done, &t),
+        MLSYS_E_HANDLE);
     ck_assert_int_eq(mlsys_tensor_wrap(device, MLSYS_I32, 1, (int64_t[]){3}, (int64_t[]){INT64_MAX},
-                                       0, memory, 24, count_done, &done, &t), MLSYS_E_SHAPE);
+                                       0, memory, 24, count_done, &done, &t),
+                     MLSYS_E_SHAPE);
     ck_assert_int_eq(done, 0);
     check_ok(mlsys_tensor_wrap(device, MLSYS_I32, 1, (int64_t[]){0}, NULL, 0, NULL, 0, count_done,
                                &done, &t));
@@ -232,14 +244,16 @@ START_TEST(wrap_gives_back_on_failure) {
 }
 END_TEST
 
-/* ---- copies against a model ------------------------------------------------------------------- */
+/* ---- copies against a model -------------------------------------------------------------------
+ */
 
 typedef struct random_pair {
     mlsi_layout dst, src;
 } random_pair;
 
-/* A dst that never overlaps itself (a padded, permuted, partly reversed dense layout) and a src of any
- * strides, over the same shape. Strides in units of `unit` elements, the last of blocks is 1. */
+/* A dst that never overlaps itself (a padded, permuted, partly reversed dense layout) and a src of
+ * any strides, over the same shape. Strides in units of `unit` elements, the last of blocks is 1.
+ */
 static random_pair pair_random(test_random *r, mlsys_dtype dtype, int64_t max_elements) {
     int64_t block = mlsi_dtype_get(dtype)->block_elems;
     random_pair p = {{.dtype = dtype}, {.dtype = dtype}};
@@ -303,7 +317,8 @@ static int64_t visit(const random_pair *p, int64_t *dst, int64_t *src) {
 enum { MEMORY = 1 << 15, PAIR_ELEMENTS = 3000 };
 
 static void fill(test_random *r, unsigned char *p, int64_t n) {
-    for (int64_t i = 0; i < n; i++) p[i] = (unsigned char)test_bits(r);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (unsigned char)test_bits(r);
 }
 
 /* Put a layout's reach at a random place in memory; false when it does not fit. */
@@ -314,8 +329,10 @@ static bool place(test_random *r, mlsi_layout *l, int64_t spread) {
     check_ok(mlsi_layout_bounds(l, &low, &high));
     int64_t blocks = (high - low) / block;
     if (blocks > room / 2) return false;
-    l->offset = -low + block * test_int(r, room / 2 - blocks / 2 - spread < 0 ? 0 : room / 2 - blocks / 2 - spread,
-                                        room / 2 - blocks / 2);
+    l->offset =
+        -low +
+        block * test_int(r, room / 2 - blocks / 2 - spread < 0 ? 0 : room / 2 - blocks / 2 - spread,
+                         room / 2 - blocks / 2);
     return true;
 }
 
@@ -331,15 +348,19 @@ static void copy_case(test_random *r, mlsys_dtype dtype, bool overlapping, int64
     static int refresh;
     if (refresh++ % 16 == 0) fill(r, memory[0], MEMORY), fill(r, memory[1], MEMORY);
     memcpy(model, to, MEMORY);
-    for (int64_t i = 0; i < n; i++) memcpy(model + dst_at[i], from + src_at[i], (size_t)unit);
+    for (int64_t i = 0; i < n; i++)
+        memcpy(model + dst_at[i], from + src_at[i], (size_t)unit);
     mlsi_view dst = mlsi_view_of(to, &p.dst), src = mlsi_view_of(from, &p.src);
-    if (overlapping) check_ok(mlsi_copy_overlapping(&mlsi_alloc_process, &dst, &src));
-    else mlsi_copy_view(&dst, &src);
+    if (overlapping)
+        check_ok(mlsi_copy_overlapping(&mlsi_alloc_process, &dst, &src));
+    else
+        mlsi_copy_view(&dst, &src);
     if (memcmp(model, to, MEMORY)) ck_abort_msg("wrong copy");
 }
 
 START_TEST(copies_match_a_model) {
-    static const mlsys_dtype dtypes[] = {MLSYS_U8, MLSYS_F16, MLSYS_F32, MLSYS_F64, MLSYS_Q4_0, MLSYS_Q6_K};
+    static const mlsys_dtype dtypes[] = {MLSYS_U8,  MLSYS_F16,  MLSYS_F32,
+                                         MLSYS_F64, MLSYS_Q4_0, MLSYS_Q6_K};
     test_random r = test_random_seed("copy", 7);
     for (int i = 0; i < 100000; i++)
         copy_case(&r, dtypes[i % 6], i % 4 == 3, i % 50 ? 60 : PAIR_ELEMENTS);
@@ -358,9 +379,15 @@ START_TEST(transpositions_of_all_edges) {
             for (int j = 0; j < 11; j++)
                 for (int flip = 0; flip < 4; flip++) {
                     int64_t m = extents[i], n = extents[j], unit = mlsi_dtype_size(dtypes[t]);
-                    mlsi_view src = {.data = a, .dtype = dtypes[t], .rank = 3, .shape = {3, m, n},
+                    mlsi_view src = {.data = a,
+                                     .dtype = dtypes[t],
+                                     .rank = 3,
+                                     .shape = {3, m, n},
                                      .strides = {m * n, 1, m}};
-                    mlsi_view dst = {.data = b, .dtype = dtypes[t], .rank = 3, .shape = {3, m, n},
+                    mlsi_view dst = {.data = b,
+                                     .dtype = dtypes[t],
+                                     .rank = 3,
+                                     .shape = {3, m, n},
                                      .strides = {m * n, n, 1}};
                     if (flip & 1) src.data = a + (m - 1) * unit, src.strides[1] = -1;
                     if (flip & 2) dst.data = b + (n - 1) * unit, dst.strides[2] = -1;
@@ -370,19 +397,21 @@ START_TEST(transpositions_of_all_edges) {
                         int64_t z = k / (m * n), y = k / n % m, x = k % n;
                         int64_t from = z * src.strides[0] + y * src.strides[1] + x * src.strides[2];
                         int64_t to = z * dst.strides[0] + y * dst.strides[1] + x * dst.strides[2];
-                        REQUIRE(!memcmp((char *)src.data + from * unit, (char *)dst.data + to * unit,
-                                        (size_t)unit));
+                        REQUIRE(!memcmp((char *)src.data + from * unit,
+                                        (char *)dst.data + to * unit, (size_t)unit));
                     }
                     REQUIRE(3 * m * n * unit == (int64_t)sizeof b || b[3 * m * n * unit] == 0xee);
                 }
 }
 END_TEST
 
-/* ---- BO-05: dst and src are shifted views of one tensor --------------------------------------- */
+/* ---- BO-05: dst and src are shifted views of one tensor ---------------------------------------
+ */
 
 static void shifted_copy(mlsys_tensor t, int32_t rank, const int64_t *shape, const int64_t *shift) {
     int64_t count = 1;
-    for (int d = 0; d < rank; d++) count *= shape[d];
+    for (int d = 0; d < rank; d++)
+        count *= shape[d];
     int32_t *before = malloc((size_t)count * 4), *after = malloc((size_t)count * 4);
     check_ok(mlsys_tensor_random(t, stream, "bits", 5, 9));
     check_ok(mlsys_tensor_read(t, stream, before, (uint64_t)count * 4));
@@ -418,7 +447,8 @@ START_TEST(copies_between_shifted_views) {
     mlsys_tensor t = tensor_new(MLSYS_I32, 3, small), u = tensor_new(MLSYS_I32, 2, large);
     for (int64_t a = -1; a <= 1; a++)
         for (int64_t b = -1; b <= 1; b++) {
-            for (int64_t c = -1; c <= 1; c++) shifted_copy(t, 3, small, (int64_t[]){a, b, c});
+            for (int64_t c = -1; c <= 1; c++)
+                shifted_copy(t, 3, small, (int64_t[]){a, b, c});
             shifted_copy(u, 2, large, (int64_t[]){a, b});
         }
     /* A transposed view of a square onto itself. */
@@ -428,13 +458,15 @@ START_TEST(copies_between_shifted_views) {
     check_ok(mlsys_tensor_copy(s, turned, stream));
     int32_t got[64 * 64];
     check_ok(mlsys_tensor_read(s, stream, got, sizeof got));
-    for (int i = 0; i < 64 * 64; i++) REQUIRE(got[i] == i % 64 * 64 + i / 64);
+    for (int i = 0; i < 64 * 64; i++)
+        REQUIRE(got[i] == i % 64 * 64 + i / 64);
     /* Reading into and writing from the tensor's own memory. */
     void *data;
     check_ok(mlsys_tensor_data(s, &data, NULL));
     check_ok(mlsys_tensor_read(turned, stream, data, sizeof got));
     check_ok(mlsys_tensor_read(s, stream, got, sizeof got));
-    for (int i = 0; i < 64 * 64; i++) REQUIRE(got[i] == i);
+    for (int i = 0; i < 64 * 64; i++)
+        REQUIRE(got[i] == i);
     mlsys_release(s), mlsys_release(turned), mlsys_release(t), mlsys_release(u);
 }
 END_TEST
@@ -466,7 +498,8 @@ START_TEST(device_describes_itself) {
     check_ok(mlsys_device_describe(device, text, sizeof text, &need));
     ck_assert_uint_eq(need, strlen(text) + 1);
     ck_assert_msg(strstr(text, "\"type\":\"cpu\"") && strstr(text, "\"isa\":\"") &&
-                  strstr(text, "\"threads\":"), "%s", text);
+                      strstr(text, "\"threads\":"),
+                  "%s", text);
     ck_assert_int_eq(mlsys_device_describe(device, text, 5, &need), MLSYS_E_BUFFER);
     ck_assert_str_eq(text, "{\"ty");
     check_ok(mlsys_device_describe(device, NULL, 0, &need));

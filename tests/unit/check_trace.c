@@ -12,10 +12,12 @@ static void check_ok(mlsys_status st) {
     if (st != MLSYS_OK) ck_abort_msg("%s: %s", mlsys_status_name(st), mlsys_last_error());
 }
 
-/* ---- a JSON checker: advances *p over one value, false on a syntax error ------------------------ */
+/* ---- a JSON checker: advances *p over one value, false on a syntax error ------------------------
+ */
 
 static void space(const char **p) {
-    while (**p && strchr(" \t\r\n", **p)) ++*p;
+    while (**p && strchr(" \t\r\n", **p))
+        ++*p;
 }
 
 static bool json_string(const char **p) {
@@ -79,7 +81,8 @@ static char *json_of(mlsi_trace *t) {
 
 static int occurrences(const char *s, const char *what) {
     int n = 0;
-    while ((s = strstr(s, what))) n++, s++;
+    while ((s = strstr(s, what)))
+        n++, s++;
     return n;
 }
 
@@ -93,7 +96,8 @@ START_TEST(events_are_written_as_json) {
     ck_assert(mlsi_trace_enabled(t) && !mlsi_trace_enabled(NULL));
     mlsi_trace_add(t, "op", "matmul", 1500, 4000, 200, 64);
     mlsi_trace_add(t, "kernel", "say \"hi\"\\\n\x01", 2000000, 2000001, 0, 0);
-    mlsi_trace_add(t, "op", "a name that is much longer than what an event has room for, truncated", 5, 6, 0, 0);
+    mlsi_trace_add(t, "op", "a name that is much longer than what an event has room for, truncated",
+                   5, 6, 0, 0);
     mlsi_trace_enable(t, false);
     mlsi_trace_add(t, "op", "unseen", 0, 1, 0, 0);
     char *s = json_of(t);
@@ -142,7 +146,8 @@ START_TEST(the_ring_keeps_the_newest) {
 END_TEST
 
 static void *trace_main(void *arg) {
-    for (int i = 0; i < 3000; i++) mlsi_trace_add(arg, i % 2 ? "op" : "kernel", "x", i, i + 1, 1, 1);
+    for (int i = 0; i < 3000; i++)
+        mlsi_trace_add(arg, i % 2 ? "op" : "kernel", "x", i, i + 1, 1, 1);
     return NULL;
 }
 
@@ -151,12 +156,14 @@ START_TEST(threads_add_while_others_read) {
     check_ok(mlsi_trace_create(&mlsi_alloc_process, 100, &t));
     mlsi_trace_enable(t, true);
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, trace_main, t);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, trace_main, t);
     for (int i = 0; i < 20; i++) {
         free(json_of(t));
         check_ok(mlsi_trace_reserve(t, 100 + i % 3));
     }
-    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
     mlsi_trace_destroy(t);
 }
 END_TEST
@@ -174,7 +181,8 @@ START_TEST(profiles_through_the_api) {
     check_ok(mlsys_config_set_i64(config, "capacity", 4));
     check_ok(mlsys_profile_start(ctx, config));
     check_ok(mlsi_pin(ctx, MLSYS_KIND_CTX, "test", &inside));
-    for (int i = 0; i < 9; i++) mlsi_trace_add(inside->trace, "op", "step", i, i + 1, 0, 0);
+    for (int i = 0; i < 9; i++)
+        mlsi_trace_add(inside->trace, "op", "step", i, i + 1, 0, 0);
     check_ok(mlsys_profile_stop(ctx));
     mlsi_trace_add(inside->trace, "op", "late", 0, 1, 0, 0);
     mlsi_unpin(inside);
@@ -255,7 +263,8 @@ START_TEST(the_log_drops_whole_old_lines) {
     uint64_t need;
     memset(filler, 'x', sizeof filler);
     filler[999] = 0;
-    for (int i = 0; i < 2000; i++) mlsi_log(c, MLSYS_LOG_DEBUG, "t", "%d %.*s", i, i % 1000, filler);
+    for (int i = 0; i < 2000; i++)
+        mlsi_log(c, MLSYS_LOG_DEBUG, "t", "%d %.*s", i, i % 1000, filler);
     mlsi_log(c, MLSYS_LOG_DEBUG, "t", "%s", filler); /* longer than a line may be */
     ck_assert_int_eq(h.lines, 2001);
     ck_assert_uint_lt(strlen(h.line), 512);
