@@ -37,6 +37,10 @@ ifeq ($(CFLAGS_$(CONFIG)),)
 $(error CONFIG=$(CONFIG) is unknown: release debug asan ubsan tsan cov)
 endif
 WERROR ?=
+# V=1 prints whole commands.
+V ?=
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(BUILD)/%,%,$(2))')
 WARN := -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
         -Wno-missing-field-initializers $(if $(WERROR),-Werror)
 # Floating point is a contract: no contraction, no reassociation, no excess precision.
@@ -112,35 +116,40 @@ $(OUT)/flags: FORCE
 define isa_rule
 $(OUT)/obj/cpu/kernels/%.$(1).o: src/cpu/kernels/%.c $(OUT)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(BASE_CFLAGS) $$(KERNEL_CFLAGS) $$(ISA_CFLAGS_$(1)) -c $$< -o $$@
+	$$(call say,CC,$$@)
+	$$(Q)$$(CC) $$(BASE_CFLAGS) $$(KERNEL_CFLAGS) $$(ISA_CFLAGS_$(1)) -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 $(OUT)/obj/%.o: src/%.c $(OUT)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
 $(OUT)/fatbin/%.fatbin: src/%.cu
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -MF $@.d -fatbin $< -o $@
+	$(call say,NVCC,$@)
+	$(Q)$(NVCC) $(NVCC_FLAGS) -MF $@.d -fatbin $< -o $@
 
 # The list of objects is a prerequisite too, so that a removed source leaves the library.
 $(OUT)/objects: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' $(OBJ) | cmp -s - $@ || printf '%s\n' $(OBJ) >$@
 $(LIB_SHARED): $(OBJ) $(OUT)/objects src/libmlsys.map
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/libmlsys.map \
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/libmlsys.map \
 	  -Wl,--exclude-libs,ALL -Wl,-z,nodelete -Wl,--as-needed \
 	  $(if $(filter asan ubsan tsan fuzz,$(CONFIG)),,-Wl,-z,defs) \
 	  $(LDFLAGS_$(CONFIG)) $(LDFLAGS) -o $@ $(OBJ) $(LIBS)
-	ln -sf libmlsys.so.$(VERSION) $(OUT)/$(SONAME)
-	ln -sf $(SONAME) $(OUT)/libmlsys.so
+	@ln -sf libmlsys.so.$(VERSION) $(OUT)/$(SONAME)
+	@ln -sf $(SONAME) $(OUT)/libmlsys.so
 $(LIB_STATIC): $(OBJ) $(OUT)/objects
-	rm -f $@ && $(AR) rcs $@ $(OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(OBJ)
 
 # Relocatable: the prefix is found from where the file lies.
 PC_PREFIX := $${pcfiledir}/$(shell realpath -m --relative-to=$(LIBDIR)/pkgconfig $(PREFIX))
 PC_LIBDIR := $${prefix}/$(shell realpath -m --relative-to=$(PREFIX) $(LIBDIR))
 $(OUT)/mlsys.pc: libmlsys.pc.in include/mlsys/mlsys.h $(OUT)/flags Makefile
-	sed -e 's|@PREFIX@|$(PC_PREFIX)|' -e 's|@LIBDIR@|$(PC_LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
+	@sed -e 's|@PREFIX@|$(PC_PREFIX)|' -e 's|@LIBDIR@|$(PC_LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 	  -e 's|@REQUIRES@|$(strip $(PC_REQUIRES))|' -e 's|@LIBS@|-lm -lpthread|' $< >$@
 
 # ---- tests: unit suites link the static library and may look inside --------------------------
@@ -164,19 +173,24 @@ FUZZ_BIN := $(FUZZ_SRC:tests/%.c=$(OUT)/tests/%)
 REPLAY_BIN := $(if $(TESTS),,$(patsubst tests/fuzz/fuzz_%.c,$(OUT)/tests/fuzz/replay_%,$(filter $(TEST_DIRS:%=tests/%/%),$(FUZZ_SRC))))
 $(OUT)/obj/tests/%.o: tests/%.c $(OUT)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) -Itests $(CHECK_CFLAGS) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) -Itests $(CHECK_CFLAGS) -c $< -o $@
 $(TEST_LIB): $(TEST_LIB_OBJ)
-	rm -f $@ && $(AR) rcs $@ $(TEST_LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(TEST_LIB_OBJ)
 $(OUT)/tests/%: tests/%.c $(TEST_LIB) $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB) $(LIB_STATIC) -o $@ \
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB) $(LIB_STATIC) -o $@ \
 	  $(CHECK_LIBS) $(LIBS)
 $(OUT)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -MMD -MP,$(BASE_CFLAGS)) -Itests $(LDFLAGS_$(CONFIG)) $(filter %.c,$^) $(LIB_STATIC) -o $@ $(LIBS)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(filter-out -MMD -MP,$(BASE_CFLAGS)) -Itests $(LDFLAGS_$(CONFIG)) $(filter %.c,$^) $(LIB_STATIC) -o $@ $(LIBS)
 $(OUT)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(DEP) -Itests -fsanitize=fuzzer $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Itests -fsanitize=fuzzer $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
 tests: $(TEST_BIN) $(REPLAY_BIN)
 .PRECIOUS: $(OUT)/obj/tests/%.o
 
@@ -200,16 +214,19 @@ EXAMPLE_BIN := $(patsubst examples/%.c,$(OUT)/examples/%,$(sort $(wildcard examp
 examples: $(EXAMPLE_BIN) ## build the example programs
 $(OUT)/examples/%: examples/%.c $(LIB_SHARED) $(OUT)/flags
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)
 $(OUT)/obj/examples/%.o: examples/%.c $(OUT)/flags
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAM_CFLAGS) -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) -c $< -o $@
 # A folder of examples/ is one program.
 EXAMPLE_OBJ := $(patsubst %.c,$(OUT)/obj/%.o,$(sort $(wildcard examples/*/*.c)))
 define program_rule
 $(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
 	@mkdir -p $$(@D)
-	$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS)
+	$$(call say,CC,$$@)
+	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS)
 endef
 $(foreach d,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c))))),$(eval $(call program_rule,$(d))))
 
@@ -222,10 +239,12 @@ BENCH_LIB_OBJ := $(BENCH_LIB_SRC:%.c=$(OUT)/obj/%.o)
 BENCH_BIN := $(patsubst bench/%.c,$(OUT)/bench/%,$(sort $(wildcard bench/bench_*.c)))
 $(OUT)/obj/bench/%.o: bench/%.c $(OUT)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) -Ibench -c $< -o $@
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) -Ibench -c $< -o $@
 $(OUT)/bench/%: bench/%.c $(BENCH_LIB_OBJ) $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(DEP) -Ibench $(LDFLAGS_$(CONFIG)) $< $(BENCH_LIB_OBJ) $(LIB_STATIC) -o $@ $(LIBS) -ldl
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Ibench $(LDFLAGS_$(CONFIG)) $< $(BENCH_LIB_OBJ) $(LIB_STATIC) -o $@ $(LIBS) -ldl
 bench: lib examples $(BENCH_BIN) ## measure; reports under $(OUT)/bench/
 	@tools/run_bench.sh $(OUT) $(BENCH_BIN)
 
@@ -242,12 +261,14 @@ symbols: shared ## exported symbols = header = version script = docs/abi/symbols
 # The one tool that looks inside.
 $(OUT)/tools/check_ops: tools/check_ops.c $(LIB_STATIC)
 	@mkdir -p $(@D)
-	$(CC) $(BASE_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
 docs: $(OUT)/tools/gen_op_docs ## regenerate docs/ops/ from the op table
 	@mkdir -p docs/ops && $(OUT)/tools/gen_op_docs docs/ops
 $(OUT)/tools/%: tools/%.c $(LIB_SHARED) $(OUT)/flags
 	@mkdir -p $(@D)
-	$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(PROGRAM_CFLAGS) $(DEP) $(LDFLAGS_$(CONFIG)) $< -o $@ $(PROGRAM_LIBS)
 
 # ---- installation and release ------------------------------------------------------------------
 install: lib ## install under DESTDIR/PREFIX
