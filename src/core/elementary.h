@@ -17,7 +17,7 @@
 #define MLSI_ELEMENTARY_UNARY(X)                                                                   \
     X(exp, 1.0, 1.0)                                                                               \
     X(exp2, 1.0, 1.0)                                                                              \
-    X(expm1, 1.0, 1.0)                                                                             \
+    X(expm1, 1.25, 1.0)                                                                            \
     X(log, 1.0, 1.0)                                                                               \
     X(log2, 1.0, 1.0)                                                                              \
     X(log10, 1.0, 1.0)                                                                             \
@@ -32,8 +32,8 @@
     X(cosh, 1.0, 1.0)                                                                              \
     X(tanh, 1.0, 1.0)                                                                              \
     X(asinh, 1.0, 1.0)                                                                             \
-    X(acosh, 1.0, 1.0)                                                                             \
-    X(atanh, 1.0, 1.0)                                                                             \
+    X(acosh, 1.25, 1.0)                                                                            \
+    X(atanh, 1.25, 1.0)                                                                            \
     X(erf, 1.0, 1.0)                                                                               \
     X(erfc, 2.0, 1.0)                                                                              \
     X(sqrt, 0.5, 0.5)                                                                              \
