@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 make=${MAKE:-make} build=${BUILD:-build-faults} jobs=${JOBS:-2}
 export BUILD="$build" CONFIG=release
 out=$build/release
+mkdir -p "$build"
 
 # Rows as "NAME suite"; a row may span lines.
 rows=$(tr '\n' ' ' < src/core/fault_list.h | sed 's,/\*[^*]*\(\*[^/][^*]*\)*\*/,,g' |
@@ -18,7 +19,7 @@ suites=$(echo "$rows" | while read -r name suite; do
     case "$wanted" in "  "|*" $name "*) echo "$suite";; esac; done | sort -u)
 for suite in $suites; do
     "$make" -j"$jobs" BUILD="$build" CONFIG=release CFLAGS="${CFLAGS:-} -DMLSI_FAULTS=1" \
-        "$out/tests/$suite" > "$build.log" 2>&1 || { tail -20 "$build.log" >&2; exit 2; }
+        "$out/tests/$suite" > "$build/make.log" 2>&1 || { tail -20 "$build/make.log" >&2; exit 2; }
 done
 
 # A suite that fails by itself would catch everything.

@@ -85,14 +85,15 @@ START_TEST(hostile_counts_and_lengths) {
             if (v > 0) ck_assert_int_ne(open_writer(&w), MLSYS_OK);
             gguf_writer_free(&w);
             for (uint32_t type = 0; type < 14; type++) { /* array lengths, 13: a string's length */
-                if (v <= 16) continue;
+                if (v <= 64) continue;                   /* fits in the padding */
                 gguf_writer_init(&w);
                 if (type < 13)
                     gguf_put_array(&w, "k", type, 0, NULL);
                 else
                     gguf_put_str(&w, "k", "");
                 memcpy(w.kv.data + w.kv.len - 8, &v, 8);
-                gguf_put_raw(&w, "pad", 0, "0123456789abcdef", 1);
+                /* the last entry: a length that wraps would leave nothing to stumble over */
+                if (delta & 1) gguf_put_raw(&w, "pad", 0, "0123456789abcdef", 1);
                 ck_assert_int_eq(open_writer(&w), MLSYS_E_FORMAT);
             }
             gguf_writer_init(&w);
