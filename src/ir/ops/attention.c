@@ -215,8 +215,8 @@ static mlsys_status valid_keys(const mlsi_ref_args *a, int64_t b, int64_t *out) 
     if (a->n_in < 5 || !a->in[4].data) return MLSYS_OK;
     *out = mlsi_ref_get_i(&a->in[4], b);
     if (*out >= 0 && *out <= keys) return MLSYS_OK;
-    return mlsi_fail(MLSYS_E_ARG, "attention: kv_len: %lld at position %lld outside [0,%lld]",
-                     (long long)*out, (long long)b, (long long)keys);
+    return mlsi_fail(MLSYS_E_ARG, "attention: kv_len[%lld] is %lld, outside [0,%lld]", (long long)b,
+                     (long long)*out, (long long)keys);
 }
 
 static void attend_batch(const mlsi_ref_args *a, query *q, double *o) {
