@@ -2,6 +2,7 @@
  * that dst ascends, dims ordered by dst stride, neighbours merged. The innermost dim is then a
  * memcpy run, a strided row, or one side of a transposition, which goes through tiles so that both
  * sides touch whole cache lines. */
+#include "core/faults.h"
 #include "core/tensor.h"
 
 enum { TILE = 16 };
@@ -100,6 +101,7 @@ static void copy_plane(char *dst, const char *src, copy_dim a, copy_dim b, int64
         int64_t rows = b.n - i < TILE ? b.n - i : TILE;
         for (int64_t j = 0; j < a.n; j += TILE) {
             int64_t cols = a.n - j < TILE ? a.n - j : TILE;
+            if (mlsi_fault(MLSI_FAULT_COPY_TILE_EDGE) && cols > 1 && cols < TILE) cols--;
             for (int64_t r = 0; r < rows; r++)
                 copy_row(dst + (i + r) * b.dst + j * a.dst, a.dst,
                          src + (i + r) * b.src + j * a.src, a.src, cols, unit);
@@ -177,7 +179,7 @@ mlsys_status mlsi_copy_overlapping(mlsi_alloc *a, const mlsi_view *dst, const ml
     uintptr_t dst_low, dst_high, src_low, src_high;
     mlsi_view_range(dst, &dst_low, &dst_high);
     mlsi_view_range(src, &src_low, &src_high);
-    if (dst_high <= src_low || src_high <= dst_low) {
+    if (dst_high <= src_low || src_high <= dst_low || mlsi_fault(MLSI_FAULT_COPY_OVERLAP)) {
         nest_copy(&c);
         return MLSYS_OK;
     }

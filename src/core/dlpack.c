@@ -1,5 +1,7 @@
 #include "core/dlpack.h"
 
+#include "core/faults.h"
+
 /* The structs of DLPack 1.x, field for field. */
 typedef struct dl_version {
     uint32_t major, minor;
@@ -124,7 +126,8 @@ mlsys_status mlsi_dlpack_export(mlsi_tensor *t, uint64_t flags, void **managed) 
     memcpy(e->shape, l.shape, sizeof e->shape);
     canonical_strides(&l, e->strides);
     mlsi_view v = mlsi_view_of(e->storage->base, &l);
-    bool readonly = e->storage->readonly || mlsi_layout_self_overlaps(&l);
+    bool readonly = (e->storage->readonly || mlsi_layout_self_overlaps(&l)) &&
+                    !mlsi_fault(MLSI_FAULT_DLPACK_READ_ONLY);
     e->managed = (dl_managed){.version = {DL_MAJOR, DL_MINOR},
                               .manager = ctx,
                               .deleter = exported_delete,
@@ -195,7 +198,7 @@ mlsys_status mlsi_dlpack_import(mlsi_device *device, void *managed, mlsys_tensor
     MLSI_TRY(mlsi_storage_adopt(device->object.ctx, bytes ? first + back : NULL, (uint64_t)bytes,
                                 m->flags & MLSI_DLPACK_READ_ONLY, imported_done, m, &storage));
     mlsys_status st = mlsi_tensor_make(device, storage, &l, out);
-    if (st != MLSYS_OK) mlsi_storage_disown(storage);
+    if (st != MLSYS_OK && !mlsi_fault(MLSI_FAULT_DLPACK_OWNERSHIP)) mlsi_storage_disown(storage);
     mlsi_storage_release(storage);
     return st;
 }

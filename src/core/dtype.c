@@ -1,5 +1,7 @@
 #include "core/dtype.h"
 
+#include "core/faults.h"
+
 #include <math.h>
 #include <stddef.h>
 
@@ -98,7 +100,8 @@ static uint32_t small_from_f64(double x, small_float f) {
     if (drop > 62) return sign;
     uint64_t kept = full >> drop, rest = full & (((uint64_t)1 << drop) - 1),
              half = (uint64_t)1 << (drop - 1);
-    if (rest > half || (rest == half && (kept & 1))) kept++;
+    bool odd = (kept & 1) || mlsi_fault(MLSI_FAULT_DTYPE_TIES_UP);
+    if (rest > half || (rest == half && odd)) kept++;
     /* Adding instead of or-ing lets a mantissa carry run into the exponent. */
     uint64_t r = e < 1 ? kept : (((uint64_t)(e - 1)) << f.man_bits) + kept;
     if (e >= 1 && r > largest) r = f.has_inf ? inf : largest;
@@ -130,6 +133,7 @@ uint8_t mlsi_f32_to_f8e5m2(float f) { return mlsi_f64_to_f8e5m2((double)f); }
 uint16_t mlsi_f32_to_bf16(float f) {
     uint32_t u = mlsi_f32_bits(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16 & 0x8000) | 0x7fc0);
+    if (mlsi_fault(MLSI_FAULT_BF16_TRUNCATE)) return (uint16_t)(u >> 16);
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
@@ -156,6 +160,7 @@ int64_t mlsi_f64_to_int(double f, mlsys_dtype to) {
     case MLSYS_U8: lo = min = 0, hi = max = UINT8_MAX; break;
     default: break;
     }
+    if (mlsi_fault(MLSI_FAULT_INT_NO_SATURATION) && f >= hi) return min;
     if (f <= lo) return min;
     if (f >= hi) return max;
     return (int64_t)f;

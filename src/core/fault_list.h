@@ -29,3 +29,47 @@ MLSI_FAULT_ROW(ELEMENTARY_NAN_RULE, "src/core/elementary.c", "unit/check_element
                "pow(1, NaN) and pow(NaN, 0) are NaN instead of 1")
 MLSI_FAULT_ROW(ELEMENTARY_F64_BOUND, "src/core/elementary_f64.c", "unit/check_elementary",
                "f64 elementary functions are up to three units in the last place off")
+MLSI_FAULT_ROW(SLICE_OPEN_END, "src/core/layout.c", "unit/check_layout",
+               "a slice backwards to the open end leaves out element 0 (BO-04)")
+MLSI_FAULT_ROW(RESHAPE_MERGE, "src/core/layout.c", "unit/check_layout",
+               "reshape calls a view what needs a copy")
+MLSI_FAULT_ROW(BLOCK_CUT, "src/core/layout.c", "unit/check_layout",
+               "views may start inside a block")
+MLSI_FAULT_ROW(OVERLAP_SORTED_ONLY, "src/core/layout_overlap.c", "unit/check_layout",
+               "layouts that only the search clears are said to overlap themselves")
+MLSI_FAULT_ROW(COPY_OVERLAP, "src/core/copy.c", "unit/check_tensor",
+               "overlapping copies run in place (BO-05)")
+MLSI_FAULT_ROW(COPY_TILE_EDGE, "src/core/copy.c", "unit/check_tensor",
+               "the last column of a ragged tile is not copied")
+MLSI_FAULT_ROW(HANDLE_GENERATION, "src/core/handle.c", "unit/check_handle",
+               "a slot keeps its generation when its object dies")
+MLSI_FAULT_ROW(HANDLE_FORK, "src/core/handle.c", "unit/check_handle", "a forked child may go on")
+MLSI_FAULT_ROW(HANDLE_BUSY, "src/core/handle.c", "unit/check_handle",
+               "two threads may use a stream at once")
+MLSI_FAULT_ROW(POOL_WAIT, "src/core/pool.c", "unit/check_pool",
+               "a job returns while workers are inside")
+MLSI_FAULT_ROW(POOL_SIGNALS, "src/core/pool.c", "unit/check_pool",
+               "workers take the host's signals")
+MLSI_FAULT_ROW(POOL_FP_STATE, "src/core/pool.c", "unit/check_pool",
+               "workers compute in the host's floating-point state (BO-06)")
+MLSI_FAULT_ROW(RNG_ROUNDS, "src/core/rng.c", "unit/check_rng", "Philox runs nine rounds")
+MLSI_FAULT_ROW(RNG_UNIFORM_ROUNDS, "src/core/rng_fill.c", "unit/check_rng",
+               "narrow uniform numbers are rounded, and may be 1")
+MLSI_FAULT_ROW(DTYPE_TIES_UP, "src/core/dtype.c", "unit/check_dtype",
+               "ties round up instead of to even")
+MLSI_FAULT_ROW(BF16_TRUNCATE, "src/core/dtype.c", "unit/check_dtype", "f32 to bf16 truncates")
+MLSI_FAULT_ROW(INT_NO_SATURATION, "src/core/dtype.c", "unit/check_dtype",
+               "floats beyond an integer's range wrap")
+MLSI_FAULT_ROW(TRACE_ORDER, "src/core/trace.c", "unit/check_trace",
+               "a full ring is read from its first slot")
+MLSI_FAULT_ROW(LOG_CUT, "src/core/log.c", "unit/check_trace", "a full log cuts its oldest line")
+MLSI_FAULT_ROW(CONFIG_BOUNDS, "src/core/config.c", "unit/check_config",
+               "bounds of settings are not checked")
+MLSI_FAULT_ROW(DLPACK_OWNERSHIP, "src/core/dlpack.c", "unit/check_alloc",
+               "a failed import frees the producer's tensor")
+MLSI_FAULT_ROW(DLPACK_READ_ONLY, "src/core/dlpack.c", "unit/check_dlpack",
+               "read-only memory is exported as writable")
+MLSI_FAULT_ROW(STORAGE_LEAK, "src/core/tensor.c", "unit/check_alloc",
+               "a storage whose memory cannot be had leaks its record")
+MLSI_FAULT_ROW(SHA256_LENGTH, "src/core/sha256.c", "unit/check_sha256",
+               "the message length is written in bytes")

@@ -1,6 +1,7 @@
 #include "core/handle.h"
 
 #include "core/ctx.h"
+#include "core/faults.h"
 #include "core/fork.h"
 
 #include <sys/mman.h>
@@ -103,6 +104,7 @@ static void slot_recycle(slot *s) {
     uint64_t h = atomic_load(&s->handle);
     uint32_t index = handle_slot(h);
     bool retired = handle_generation(h) == GENERATION_MAX;
+    if (mlsi_fault(MLSI_FAULT_HANDLE_GENERATION)) h -= (uint64_t)1 << 32;
     uint64_t next = ((h >> 32) + !retired) << 32 | (uint64_t)index << 8;
     atomic_store(&s->object, NULL);
     atomic_store(&s->handle, next);
@@ -214,7 +216,8 @@ static mlsys_status refuse_forked(slot *s, const char *what) {
 
 static mlsys_status pin_here(void *handle, mlsys_kind kind, const char *what, slot **out) {
     MLSI_TRY(pin_slot(handle, kind, what, out));
-    if (atomic_load_explicit(&(*out)->epoch, memory_order_relaxed) != mlsi_fork_epoch())
+    if (atomic_load_explicit(&(*out)->epoch, memory_order_relaxed) != mlsi_fork_epoch() &&
+        !mlsi_fault(MLSI_FAULT_HANDLE_FORK))
         return refuse_forked(*out, what);
     return MLSYS_OK;
 }
@@ -230,7 +233,7 @@ mlsys_status mlsi_pin(void *handle, mlsys_kind kind, const char *what, void *out
 mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object) {
     mlsi_object *object;
     MLSI_TRY(mlsi_pin(handle, kind, what, &object));
-    int32_t idle = 0;
+    int32_t idle = mlsi_fault(MLSI_FAULT_HANDLE_BUSY) ? atomic_load(&object->busy) : 0;
     if (!atomic_compare_exchange_strong_explicit(&object->busy, &idle, 1, memory_order_acquire,
                                                  memory_order_relaxed)) {
         mlsi_unpin(object);

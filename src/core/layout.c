@@ -1,6 +1,7 @@
 #include "core/layout.h"
 
 #include "core/alloc.h"
+#include "core/faults.h"
 
 #include <stdio.h>
 
@@ -64,7 +65,7 @@ mlsys_status mlsi_layout_validate(const mlsi_layout *l) {
     if (l->strides[l->rank - 1] != 1)
         return mlsi_fail(MLSYS_E_SHAPE, "layout: %s needs a last stride of 1, not %lld", info->name,
                          LL(l->strides[l->rank - 1]));
-    if (l->offset % block)
+    if (l->offset % block && !mlsi_fault(MLSI_FAULT_BLOCK_CUT))
         return mlsi_fail(MLSYS_E_SHAPE, "layout: offset %lld cuts a block of %s (%d elements)",
                          LL(l->offset), info->name, block);
     for (int d = 0; d < l->rank - 1; d++)
@@ -145,6 +146,7 @@ mlsys_status mlsi_layout_permute(const mlsi_layout *l, const int32_t *perm, mlsi
 void mlsi_slice_range(int64_t extent, int64_t start, int64_t stop, int64_t step, int64_t *first,
                       int64_t *count) {
     int64_t high = step > 0 ? extent : extent - 1, stop_low = step > 0 ? 0 : -1;
+    if (mlsi_fault(MLSI_FAULT_SLICE_OPEN_END)) stop_low = 0;
     *first = *count = 0;
     if (extent <= 0 || step == 0) return;
     if (start < 0) start += extent;
@@ -206,7 +208,8 @@ static int merge_dims(const mlsi_layout *l, int64_t *shape, int64_t *strides) {
     for (int d = 0; d < l->rank; d++) {
         if (l->shape[d] == 1) continue;
         int64_t step;
-        if (n && mlsi_mul_i64(l->strides[d], l->shape[d], &step) && strides[n - 1] == step) {
+        if (n && mlsi_mul_i64(l->strides[d], l->shape[d], &step) &&
+            (strides[n - 1] == step || mlsi_fault(MLSI_FAULT_RESHAPE_MERGE))) {
             shape[n - 1] *= l->shape[d];
             strides[n - 1] = l->strides[d];
         } else {

@@ -10,6 +10,7 @@
  *      multiples of their gcd G within [-R, R], so d_k runs over one residue class modulo
  *      G / gcd(s_k, G) inside an interval of length 2R / s_k. The last two dims need no search.
  * The problem is NP-hard for unbounded rank, so the search has a budget; see self_overlaps. */
+#include "core/faults.h"
 #include "core/layout.h"
 
 enum { SEARCH_STEPS = 1 << 20 };
@@ -106,6 +107,7 @@ bool mlsi_layout_self_overlaps(const mlsi_layout *l) {
     for (int k = 0; k < p.n; k++)
         sorted = sorted && p.stride[k] > p.reach[k + 1];
     if (sorted) return false;
+    if (mlsi_fault(MLSI_FAULT_OVERLAP_SORTED_ONLY)) return true;
     if (count > p.reach[0] / p.gcd[0] + 1) return true;
     for (int k = 0; k + 1 < p.n; k++)
         p.inverse[k] = inverse_mod(p.stride[k] / p.gcd[k], p.gcd[k + 1] / p.gcd[k]);

@@ -1,6 +1,7 @@
 #include "core/log.h"
 
 #include "core/ctx.h"
+#include "core/faults.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ void mlsi_log_destroy(mlsi_log_ring *log) {
 /* Room is made by dropping whole old lines. Lines are shorter than the ring. */
 static void append(struct mlsi_log *log, const char *text, uint64_t n) {
     while (log->write + n - log->read > RING_BYTES) {
-        while (log->ring[log->read++ % RING_BYTES] != '\n') {
+        while (log->ring[log->read++ % RING_BYTES] != '\n' && !mlsi_fault(MLSI_FAULT_LOG_CUT)) {
         }
     }
     for (uint64_t i = 0; i < n; i++)

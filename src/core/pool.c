@@ -5,6 +5,7 @@
  * Waiting is a short spin and then a futex, so an idle pool uses no processor time. */
 #include "core/pool.h"
 
+#include "core/faults.h"
 #include "core/fork.h"
 #include "core/fpenv.h"
 #include "core/trace.h"
@@ -114,7 +115,7 @@ static void gate_leave(mlsi_pool *p) {
 static void gate_close(mlsi_pool *p) {
     uint32_t g = atomic_fetch_and_explicit(&p->gate, ~(uint32_t)GATE_OPEN, memory_order_acq_rel) &
                  ~(uint32_t)GATE_OPEN;
-    while (g & GATE_INSIDE) {
+    while (g & GATE_INSIDE && !mlsi_fault(MLSI_FAULT_POOL_WAIT)) {
         if (g & GATE_AWAITED) {
             futex_wait(&p->gate, g);
         } else if (!spin_until_changed(&p->gate, g)) {
@@ -129,7 +130,7 @@ static void gate_close(mlsi_pool *p) {
 static void *worker_main(void *arg) {
     const pool_worker *self = arg;
     mlsi_pool *p = self->pool;
-    mlsi_fp_enter();
+    if (!mlsi_fault(MLSI_FAULT_POOL_FP_STATE)) mlsi_fp_enter();
     uint32_t seen = 0;
     for (;;) {
         if (!spin_until_changed(&p->job, seen)) {
@@ -150,6 +151,7 @@ static void *worker_main(void *arg) {
 static void start_workers(mlsi_pool *p, int threads) {
     sigset_t all, before;
     sigfillset(&all);
+    if (mlsi_fault(MLSI_FAULT_POOL_SIGNALS)) sigemptyset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < threads; i++) {
         pool_worker *w = &p->workers[i - 1];

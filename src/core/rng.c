@@ -1,6 +1,7 @@
 #include "core/rng.h"
 
 #include "core/elementary.h"
+#include "core/faults.h"
 
 /* One round: two 32x32->64 products; high halves mix with the other words and the key. */
 static void philox_round(uint32_t c[4], const uint32_t k[2]) {
@@ -16,7 +17,8 @@ void mlsi_philox(uint64_t key, uint64_t stream, uint64_t block, uint32_t out[4])
     uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
                      (uint32_t)(stream >> 32)};
     uint32_t k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
-    for (int round = 0; round < 10; round++) {
+    int rounds = mlsi_fault(MLSI_FAULT_RNG_ROUNDS) ? 9 : 10;
+    for (int round = 0; round < rounds; round++) {
         philox_round(c, k);
         k[0] += 0x9E3779B9u;
         k[1] += 0xBB67AE85u;

@@ -1,4 +1,5 @@
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "core/op_attrs.h"
 #include "core/rng.h"
 
@@ -78,7 +79,9 @@ static void fill_uniform(void *dst, mlsys_dtype dtype, word_source *s, uint64_t 
             ((double *)dst)[i] = (double)(((uint64_t)w[1] << 32 | w[0]) >> 11) * 0x1p-53;
         } else {
             uint32_t w = words_of_block(s, e / 4)[e % 4];
-            store_float(dst, dtype, i, (float)(w >> (32 - bits)) * unit);
+            float x = (float)(w >> (32 - bits)) * unit;
+            if (mlsi_fault(MLSI_FAULT_RNG_UNIFORM_ROUNDS)) x = (float)(w >> 8) * 0x1p-24f;
+            store_float(dst, dtype, i, x);
         }
     }
 }

@@ -1,5 +1,7 @@
 #include "core/sha256.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 /* First 32 bits of the fractional parts of the cube roots of the first 64 primes. */
@@ -68,6 +70,7 @@ void mlsi_sha256_finish(mlsi_sha256 *h, uint8_t digest[32]) {
     uint64_t bits = h->bytes * 8;
     uint8_t pad[72] = {0x80}; /* 1 bit, zeros up to 56 modulo 64, then the length */
     size_t zeros = (119 - h->bytes % 64) % 64 + 1;
+    if (mlsi_fault(MLSI_FAULT_SHA256_LENGTH)) bits = h->bytes;
     for (int i = 0; i < 8; i++)
         pad[zeros + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
     mlsi_sha256_add(h, pad, zeros + 8);

@@ -1,5 +1,7 @@
 #include "core/tensor.h"
 
+#include "core/faults.h"
+
 /* ---- storage -------------------------------------------------------------------------------- */
 
 static mlsi_storage *storage_init(mlsi_storage *s, mlsi_ctx *ctx) {
@@ -19,7 +21,7 @@ mlsys_status mlsi_storage_create(mlsi_ctx *ctx, uint64_t bytes, mlsi_storage **o
     void *base;
     mlsys_status st = mlsi_mem_alloc(&ctx->alloc, bytes, &base);
     if (st != MLSYS_OK) {
-        mlsi_mem_free(&ctx->alloc, s);
+        if (!mlsi_fault(MLSI_FAULT_STORAGE_LEAK)) mlsi_mem_free(&ctx->alloc, s);
         return st;
     }
     s->base = base;

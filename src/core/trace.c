@@ -1,5 +1,7 @@
 #include "core/trace.h"
 
+#include "core/faults.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,8 +166,9 @@ void mlsi_trace_json(mlsi_trace *t, mlsi_text *out) {
     pthread_mutex_lock(&t->lock);
     int64_t n = t->written < t->capacity ? t->written : t->capacity;
     if (n > capacity) n = capacity; /* the ring grew meanwhile */
+    int64_t first = mlsi_fault(MLSI_FAULT_TRACE_ORDER) ? 0 : t->written - n;
     for (int64_t i = 0; i < n; i++)
-        events[i] = t->ring[(t->written - n + i) % t->capacity];
+        events[i] = t->ring[(first + i) % t->capacity];
     int64_t dropped = t->written - n;
     pthread_mutex_unlock(&t->lock);
     char lanes[LANES_MAX][LANE_BYTES];

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ITEMS_MAX = 20000, WORKERS_MAX = 8 };
 
@@ -91,6 +92,42 @@ START_TEST(jobs_do_not_leak_into_each_other) {
             REQUIRE(atomic_exchange(&t.seen[i], 0) == 1);
     }
     REQUIRE(!t.clashes && !t.out_of_range);
+    pool_end(&a, p);
+}
+END_TEST
+
+/* ---- the end of a job -------------------------------------------------------------------------
+ */
+
+typedef struct slow {
+    _Atomic int taken, done;
+} slow;
+
+/* The caller's item ends as soon as a worker has one, which takes much longer. */
+static void slow_item(void *user, int64_t item, int worker) {
+    slow *s = user;
+    (void)item;
+    if (worker == 0) {
+        for (int i = 0; i < 1000000 && !atomic_load(&s->taken); i++)
+            sched_yield();
+        return;
+    }
+    s->taken++;
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    s->done++;
+}
+
+START_TEST(a_job_ends_after_its_last_item) {
+    mlsi_alloc a;
+    mlsi_pool *p = pool_new(&a, 3);
+    int taken = 0;
+    for (int round = 0; round < 20; round++) {
+        slow s = {0};
+        mlsi_pool_run(p, 3, slow_item, &s);
+        REQUIRE(s.done == s.taken);
+        taken += s.taken;
+    }
+    ck_assert_int_ge(taken, 20); /* workers did take part */
     pool_end(&a, p);
 }
 END_TEST
@@ -252,6 +289,7 @@ int main(void) {
     tcase_add_test(t, every_item_runs_once);
     tcase_add_test(t, no_pool_is_serial);
     tcase_add_test(t, jobs_do_not_leak_into_each_other);
+    tcase_add_test(t, a_job_ends_after_its_last_item);
     tcase_add_test(t, an_item_may_use_the_pool);
     tcase_add_test(t, several_threads_may_call);
     tcase_add_test(t, workers_block_signals_and_round_to_nearest);

@@ -358,11 +358,17 @@ static void copy_case(test_random *r, mlsys_dtype dtype, bool overlapping, int64
     if (memcmp(model, to, MEMORY)) ck_abort_msg("wrong copy");
 }
 
+#if defined(__SANITIZE_THREAD__)
+enum { ROUNDS = 3000 }; /* one thread only, and slow there */
+#else
+enum { ROUNDS = 100000 };
+#endif
+
 START_TEST(copies_match_a_model) {
     static const mlsys_dtype dtypes[] = {MLSYS_U8,  MLSYS_F16,  MLSYS_F32,
                                          MLSYS_F64, MLSYS_Q4_0, MLSYS_Q6_K};
     test_random r = test_random_seed("copy", 7);
-    for (int i = 0; i < 100000; i++)
+    for (int i = 0; i < ROUNDS; i++)
         copy_case(&r, dtypes[i % 6], i % 4 == 3, i % 50 ? 60 : PAIR_ELEMENTS);
 }
 END_TEST
