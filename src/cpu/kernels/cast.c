@@ -18,18 +18,6 @@ static double int_to_odd(int64_t x) {
     return x < 0 ? -(double)mag : (double)mag;
 }
 
-static void f64_to_small(char *dst, mlsys_dtype t, int64_t stride, const double *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++, dst += stride) {
-        uint16_t half;
-        switch (t) {
-        case MLSYS_F16: half = mlsi_f64_to_f16(x[i]), memcpy(dst, &half, 2); break;
-        case MLSYS_BF16: half = mlsi_f64_to_bf16(x[i]), memcpy(dst, &half, 2); break;
-        case MLSYS_F8E4M3: *dst = (char)mlsi_f64_to_f8e4m3(x[i]); break;
-        default: *dst = (char)mlsi_f64_to_f8e5m2(x[i]); break;
-        }
-    }
-}
-
 /* To a float of compute type f32. */
 static void cast_to_f32(char *dst, mlsys_dtype t, int64_t stride, const stage_block *in,
                         compute_type from, int64_t n) {
@@ -40,8 +28,8 @@ static void cast_to_f32(char *dst, mlsys_dtype t, int64_t stride, const stage_bl
     }
     if (t != MLSYS_F32) {
         for (int64_t i = 0; i < n; i++)
-            out.f64[i] = from == COMPUTE_F64 ? in->f64[i] : int_to_odd(in->i64[i]);
-        f64_to_small(dst, t, stride, out.f64, n);
+            store_f64(dst + i * stride, t,
+                      from == COMPUTE_F64 ? in->f64[i] : int_to_odd(in->i64[i]));
         return;
     }
     if (from == COMPUTE_F64)

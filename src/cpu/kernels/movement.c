@@ -101,26 +101,6 @@ static mlsys_status reshape_run(const mlsi_kernel_args *args) {
 
 /* ---- pad, concat ------------------------------------------------------------------------------- */
 
-/* The bytes of `value` in a plain dtype. */
-static void scalar_bytes(double value, mlsys_dtype t, char out[8]) {
-    stage_block b;
-    if (t == MLSYS_F64) {
-        memcpy(out, &value, sizeof value);
-    } else if (mlsi_dtype_is_float(t)) {
-        uint16_t half = t == MLSYS_F16 ? mlsi_f64_to_f16(value) : mlsi_f64_to_bf16(value);
-        b.f32[0] = (float)value;
-        if (t == MLSYS_F16 || t == MLSYS_BF16)
-            memcpy(out, &half, sizeof half);
-        else
-            store_f32(out, t, 4, b.f32, 1);
-        if (t == MLSYS_F8E4M3) out[0] = (char)mlsi_f64_to_f8e4m3(value);
-        if (t == MLSYS_F8E5M2) out[0] = (char)mlsi_f64_to_f8e5m2(value);
-    } else {
-        b.i64[0] = mlsi_f64_to_int(value, t);
-        store_i64(out, t, 8, b.i64, 1);
-    }
-}
-
 static mlsi_view scalar_view(void *bytes, mlsys_dtype t) {
     return (mlsi_view){.data = bytes, .dtype = t, .rank = 0};
 }
@@ -130,8 +110,12 @@ static mlsi_view scalar_view(void *bytes, mlsys_dtype t) {
 static mlsys_status pad_run(const mlsi_kernel_args *args) {
     const mlsi_attr_pad *attrs = args->attrs;
     mlsi_view x = args->in[0], y = args->out[0];
-    char bytes[8];
-    scalar_bytes(attrs->value, y.dtype, bytes);
+    char bytes[8] = {0};
+    int64_t count = mlsi_f64_to_int(attrs->value, y.dtype);
+    if (mlsi_dtype_is_float(y.dtype))
+        store_f64(bytes, y.dtype, attrs->value);
+    else
+        store_i64(bytes, y.dtype, 8, &count, 1);
     mlsi_view value = scalar_view(bytes, y.dtype);
     for (int d = 0; d < y.rank; d++) {
         int64_t low = attrs->low.v[d], high = attrs->high.v[d], extent = y.shape[d];

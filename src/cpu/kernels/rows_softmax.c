@@ -1,32 +1,6 @@
-/* softmax, log_softmax, logsumexp and cross_entropy on rows. */
-#include "cpu/kernels/canonical_sum.h"
+/* softmax and log_softmax on rows. */
+#include "cpu/kernels/exp_rows.h"
 #include "cpu/kernels/rows.h"
-#include "core/elementary.inc"
-#include "core/elementary.h"
-
-#include <math.h>
-
-/* e_i = exp(x_i - m). */
-V_FN VF term_exp(VF x, VF m) { return ef_exp(vf_sub(x, m)); }
-
-/* The largest element that is not NaN (a NaN makes the sum NaN whatever m is), -inf if there is none.
- * Which zero comes out when both occur does not matter: exp of both is 1, and then the sum is > 1. */
-static float row_max(const float *x, int64_t n) {
-    VF acc[4];
-    int64_t i = 0;
-    for (int r = 0; r < 4; r++)
-        acc[r] = vf_set1(-INFINITY);
-    for (; i + 4 * VF_LANES <= n; i += 4 * VF_LANES)
-        for (int r = 0; r < 4; r++)
-            acc[r] = vf_max_sel(vf_load(x + i + r * VF_LANES), acc[r]);
-    for (; i < n; i += VF_LANES) {
-        int m = n - i < VF_LANES ? (int)(n - i) : VF_LANES;
-        VF v = vf_select(vi_lt(vi_iota(), vi_set1(m)), vf_load_n(x + i, m), vf_set1(-INFINITY));
-        acc[0] = vf_max_sel(v, acc[0]);
-    }
-    acc[0] = vf_max_sel(vf_max_sel(acc[0], acc[1]), vf_max_sel(acc[2], acc[3]));
-    return vf_reduce_maximum(acc[0]);
-}
 
 static bool has_nan(const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -48,13 +22,6 @@ static void softmax_row(float *y, const float *x, int64_t n, const void *params)
     if (i < n) vf_store_n(y + i, vf_div(vf_load_n(y + i, (int)(n - i)), s), (int)(n - i));
 }
 
-/* m' and log(sum(exp(x - m'))). */
-static float log_sum(const float *x, int64_t n, float *shift) {
-    float m = row_max(x, n);
-    *shift = isfinite(m) ? m : 0.0f;
-    return mlsi_ef_log(sum_terms(NULL, x, n, term_exp, vf_set1(*shift)));
-}
-
 static void log_softmax_row(float *y, const float *x, int64_t n, const void *params) {
     float shift, l = log_sum(x, n, &shift);
     VF m = vf_set1(shift), s = vf_set1(l);
@@ -68,20 +35,28 @@ static void log_softmax_row(float *y, const float *x, int64_t n, const void *par
     }
 }
 
+static int positive_axis(int64_t axis, const mlsi_kernel_args *args) {
+    return (int)(axis < 0 ? axis + args->in[0].rank : axis);
+}
 static int softmax_axis(const mlsi_kernel_args *args) {
-    const mlsi_attr_softmax *attrs = args->attrs;
-    return (int)(attrs->axis < 0 ? attrs->axis + args->in[0].rank : attrs->axis);
+    return positive_axis(((const mlsi_attr_softmax *)args->attrs)->axis, args);
+}
+static int log_softmax_axis(const mlsi_kernel_args *args) {
+    return positive_axis(((const mlsi_attr_axis *)args->attrs)->axis, args);
 }
 
 static uint64_t softmax_work(const mlsi_kernel_args *args, int threads) {
     return rows_work(&args->in[0], softmax_axis(args), 1, threads);
+}
+static uint64_t log_softmax_work(const mlsi_kernel_args *args, int threads) {
+    return rows_work(&args->in[0], log_softmax_axis(args), 1, threads);
 }
 static mlsys_status softmax_run(const mlsi_kernel_args *args) {
     rows_run(args, softmax_axis(args), 1, softmax_row, args->attrs, args->work);
     return MLSYS_OK;
 }
 static mlsys_status log_softmax_run(const mlsi_kernel_args *args) {
-    rows_run(args, softmax_axis(args), 1, log_softmax_row, args->attrs, args->work);
+    rows_run(args, log_softmax_axis(args), 1, log_softmax_row, NULL, args->work);
     return MLSYS_OK;
 }
 
@@ -103,7 +78,7 @@ MLSI_KERNEL_TABLE(rows_softmax) = {
      .name = MLSI_K_NAME("log_softmax_rows"),
      .accepts = accepts_softmax,
      .run = log_softmax_run,
-     .work = softmax_work,
+     .work = log_softmax_work,
      .in_place = 1},
     {.run = NULL},
 };

@@ -139,6 +139,21 @@ static inline void store_f32(char *dst, mlsys_dtype t, int64_t stride, const flo
     }
 }
 
+/* One f64 in any float dtype, rounded once. */
+static inline void store_f64(char *dst, mlsys_dtype t, double x) {
+    float f = (float)x;
+    uint16_t half;
+    switch (t) {
+    case MLSYS_F64: memcpy(dst, &x, sizeof x); break;
+    case MLSYS_F32: memcpy(dst, &f, sizeof f); break;
+    case MLSYS_F16: half = mlsi_f64_to_f16(x), memcpy(dst, &half, sizeof half); break;
+    case MLSYS_BF16: half = mlsi_f64_to_bf16(x), memcpy(dst, &half, sizeof half); break;
+    case MLSYS_F8E4M3: *dst = (char)mlsi_f64_to_f8e4m3(x); break;
+    case MLSYS_F8E5M2: *dst = (char)mlsi_f64_to_f8e5m2(x); break;
+    default: break;
+    }
+}
+
 /* ---- i64 --------------------------------------------------------------------------------------- */
 
 static inline void load_i64(int64_t *dst, const char *src, mlsys_dtype t, int64_t stride,
