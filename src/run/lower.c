@@ -102,8 +102,8 @@ static bool may_share(const lowering *lo, int32_t i, int k) {
         return false;
     const mlsi_slot *s = &r->slots[r->slot_of[v]];
     bool donated = s->kind == MLSI_SLOT_INPUT && lo->r->func == 0 && lo->f->donated[s->index];
-    if (s->last != i || !(s->kind == MLSI_SLOT_SCRATCH || donated) || !covers_slot(lo, v))
-        return false;
+    bool scratch = s->kind == MLSI_SLOT_SCRATCH && lo->p->plan_reuse;
+    if (s->last != i || !(scratch || donated) || !covers_slot(lo, v)) return false;
     for (int j = 0; j < node->n_in; j++)
         if (j != k && node->in[j] >= 0 && r->slot_of[node->in[j]] == r->slot_of[v]) return false;
     return true;
@@ -114,7 +114,7 @@ static void share_in_place(lowering *lo, int32_t i) {
     mlsi_routine *r = lo->r;
     const mlsi_kernel *kernel = r->steps[i].kernel;
     const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
-    if (!kernel || !kernel->in_place || !lo->p->plan_reuse || node->n_out != 1) return;
+    if (!kernel || !kernel->in_place || node->n_out != 1) return;
     int32_t out_slot = r->slot_of[node->first_out];
     for (int k = 0; k < node->n_in && k < 32; k++) {
         if (!(kernel->in_place >> k & 1) || !may_share(lo, i, k)) continue;

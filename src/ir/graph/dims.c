@@ -79,6 +79,8 @@ static mlsys_status intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out) {
     return MLSYS_OK;
 }
 
+static void atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *lo, int64_t *hi);
+
 static mlsys_status atom_dim(mlsi_symtab *t, const mlsi_atom *atom, int64_t *out) {
     int64_t i = 0;
     while (i < t->n_atoms && memcmp(&t->atoms[i], atom, sizeof *atom)) i++;
@@ -123,6 +125,9 @@ mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int6
     mlsi_atom atom;
     memset(&atom, 0, sizeof atom);
     atom.symbol = (int32_t)i;
+    int64_t lo, hi;
+    atom_range(t, &atom, &lo, &hi);
+    if (lo == hi) return *out = lo, MLSYS_OK; /* one value only: as good as a constant */
     return atom_dim(t, &atom, out);
 }
 
