@@ -1,11 +1,9 @@
 /* Strided copies. A copy becomes a loop nest over byte strides: unit dims dropped, signs turned so
  * that dst ascends, dims ordered by dst stride, neighbours merged. The innermost dim is then a
- * memcpy run, a strided row, or one side of a transposition, which goes through tiles so that both
- * sides touch whole cache lines. */
+ * memcpy run, a strided row, or one side of a transposition (core/transpose.c). */
 #include "core/faults.h"
+#include "core/transpose.h"
 #include "core/tensor.h"
-
-enum { TILE = 16 };
 
 typedef struct copy_dim {
     int64_t n, dst, src; /* extent, strides in bytes */
@@ -68,62 +66,95 @@ static bool nest_build(copy_nest *c, const mlsi_view *dst, const mlsi_view *src)
     return true;
 }
 
-/* One row of n units. The unit is a constant in each branch, so memcpy becomes one load and store.
+/* ---- planes: the two innermost loops ----------------------------------------------------------
  */
-static void copy_row(char *dst, int64_t ds, const char *src, int64_t ss, int64_t n, int64_t unit) {
-    switch (unit) {
-    case 1:
-        for (int64_t i = 0; i < n; i++)
-            dst[i * ds] = src[i * ss];
-        break;
-    case 2:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(dst + i * ds, src + i * ss, 2);
-        break;
-    case 4:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(dst + i * ds, src + i * ss, 4);
-        break;
-    case 8:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(dst + i * ds, src + i * ss, 8);
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(dst + i * ds, src + i * ss, (size_t)unit);
-        break;
+
+/* a is the inner dim, of the smallest dst stride; b the other one. */
+typedef struct copy_plane {
+    copy_dim a, b;
+    enum { RUNS, TURNED, STRIDED } kind;
+    int64_t unit;
+} copy_plane;
+
+/* The unit is a constant in each branch, so that memcpy becomes one load and one store. */
+static void copy_strided(const copy_plane *p, char *dst, const char *src) {
+    copy_dim a = p->a, b = p->b;
+    size_t unit = (size_t)p->unit;
+#define EACH(bytes)                                                                                \
+    for (int64_t j = 0; j < b.n; j++, dst += b.dst, src += b.src)                                  \
+        for (int64_t i = 0; i < a.n; i++)                                                          \
+            memcpy(dst + i * a.dst, src + i * a.src, bytes);
+    if (unit == 1)
+        EACH(1)
+    else if (unit == 2)
+        EACH(2)
+    else if (unit == 4)
+        EACH(4)
+    else if (unit == 8)
+        EACH(8)
+    else
+        EACH(unit)
+#undef EACH
+}
+
+static void plane_copy(const copy_plane *p, char *dst, const char *src) {
+    if (p->kind == TURNED) {
+        mlsi_transpose(dst, p->b.dst, src, p->a.src, p->b.n, p->a.n, p->unit);
+    } else if (p->kind == RUNS) {
+        for (int64_t j = 0; j < p->b.n; j++)
+            memcpy(dst + j * p->b.dst, src + j * p->b.src, (size_t)(p->a.n * p->unit));
+    } else {
+        copy_strided(p, dst, src);
     }
 }
 
-/* dim a is unit-stride in dst, dim b in src: tiles of TILE x TILE stay in the first cache. */
-static void copy_plane(char *dst, const char *src, copy_dim a, copy_dim b, int64_t unit) {
-    for (int64_t i = 0; i < b.n; i += TILE) {
-        int64_t rows = b.n - i < TILE ? b.n - i : TILE;
-        for (int64_t j = 0; j < a.n; j += TILE) {
-            int64_t cols = a.n - j < TILE ? a.n - j : TILE;
-            if (mlsi_fault(MLSI_FAULT_COPY_TILE_EDGE) && cols > 1 && cols < TILE) cols--;
-            for (int64_t r = 0; r < rows; r++)
-                copy_row(dst + (i + r) * b.dst + j * a.dst, a.dst,
-                         src + (i + r) * b.src + j * a.src, a.src, cols, unit);
+/* Take dim d out of the nest. */
+static copy_dim take_dim(copy_nest *c, int d) {
+    copy_dim dim = c->dim[d];
+    c->n--;
+    for (; d < c->n; d++)
+        c->dim[d] = c->dim[d + 1];
+    return dim;
+}
+
+/* Choose the plane; the nest keeps the outer dims. */
+static copy_plane plane_take(copy_nest *c) {
+    const copy_dim one = {1, 0, 0};
+    copy_plane p = {.kind = RUNS, .unit = c->unit};
+    p.a = c->n ? take_dim(c, c->n - 1) : (copy_dim){1, c->unit, c->unit};
+    bool dense_dst = p.a.dst == c->unit;
+    if (dense_dst && p.a.src == c->unit) {
+        p.b = c->n ? take_dim(c, c->n - 1) : one;
+        return p;
+    }
+    /* Is another dim unit-stride in src? */
+    int turned = c->n - 1;
+    while (turned >= 0 && magnitude(c->dim[turned].src) != c->unit)
+        turned--;
+    if (dense_dst && turned >= 0 && c->unit <= 8 && (c->unit & (c->unit - 1)) == 0) {
+        p.kind = TURNED;
+        p.b = take_dim(c, turned);
+        if (p.b.src < 0) { /* walk it from the other end */
+            c->dst += (p.b.n - 1) * p.b.dst;
+            c->src += (p.b.n - 1) * p.b.src;
+            p.b.dst = -p.b.dst;
+            p.b.src = -p.b.src;
         }
+        return p;
     }
+    p.kind = STRIDED;
+    p.b = c->n ? take_dim(c, c->n - 1) : one;
+    return p;
 }
 
-/* Call the innermost copy for every index of the outer dims. */
-static void nest_run(const copy_nest *c, int outer, const copy_dim *b) {
-    copy_dim inner = c->n ? c->dim[c->n - 1] : (copy_dim){1, c->unit, c->unit};
-    bool run = inner.dst == c->unit && inner.src == c->unit;
-    int64_t index[MLSYS_MAX_DIMS + 1] = {0};
+static void nest_copy(copy_nest *c) {
+    copy_plane p = plane_take(c);
+    int64_t index[MLSYS_MAX_DIMS] = {0};
     char *dst = c->dst;
     const char *src = c->src;
     for (;;) {
-        if (b)
-            copy_plane(dst, src, inner, *b, c->unit);
-        else if (run)
-            memcpy(dst, src, (size_t)(inner.n * c->unit));
-        else
-            copy_row(dst, inner.dst, src, inner.src, inner.n, c->unit);
-        int d = outer - 1;
+        plane_copy(&p, dst, src);
+        int d = c->n - 1;
         for (; d >= 0; d--) {
             dst += c->dim[d].dst;
             src += c->dim[d].src;
@@ -134,27 +165,6 @@ static void nest_run(const copy_nest *c, int outer, const copy_dim *b) {
         }
         if (d < 0) return;
     }
-}
-
-static void nest_copy(copy_nest *c) {
-    int last = c->n - 1;
-    if (c->n < 2 || magnitude(c->dim[last].src) == c->unit) {
-        nest_run(c, last, NULL);
-        return;
-    }
-    /* Is another dim unit-stride in src? Then it is the second side of a plane. */
-    int b = last - 1;
-    while (b >= 0 && magnitude(c->dim[b].src) != c->unit)
-        b--;
-    if (b < 0 || c->dim[b].n < 4 || c->dim[last].n < 4) {
-        nest_run(c, last, NULL);
-        return;
-    }
-    copy_dim side = c->dim[b];
-    for (int d = b; d < last - 1; d++)
-        c->dim[d] = c->dim[d + 1];
-    c->dim[last - 1] = side;
-    nest_run(c, last - 1, &side);
 }
 
 void mlsi_copy_view(const mlsi_view *dst, const mlsi_view *src) {

@@ -39,7 +39,7 @@ MLSI_FAULT_ROW(OVERLAP_SORTED_ONLY, "src/core/layout_overlap.c", "unit/check_lay
                "layouts that only the search clears are said to overlap themselves")
 MLSI_FAULT_ROW(COPY_OVERLAP, "src/core/copy.c", "unit/check_tensor",
                "overlapping copies run in place (BO-05)")
-MLSI_FAULT_ROW(COPY_TILE_EDGE, "src/core/copy.c", "unit/check_tensor",
+MLSI_FAULT_ROW(COPY_TILE_EDGE, "src/core/transpose.c", "unit/check_tensor",
                "the last column of a ragged tile is not copied")
 MLSI_FAULT_ROW(HANDLE_GENERATION, "src/core/handle.c", "unit/check_handle",
                "a slot keeps its generation when its object dies")
