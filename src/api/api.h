@@ -2,6 +2,7 @@
 #ifndef MLSI_API_H
 #define MLSI_API_H
 
+#include "core/fpenv.h"
 #include "core/tensor.h"
 
 /* Refuse a NULL pointer argument; what is "function: argument". */
@@ -24,6 +25,14 @@
             return mlsi_fail(MLSYS_E_ARG, "%s: buf is NULL, cap is %llu", (what),                  \
                              (unsigned long long)(cap));                                           \
     } while (0)
+
+static inline void mlsi_api_fp_leave(const mlsi_fpenv *saved) { mlsi_fp_leave(*saved); }
+
+/* First line of a function that computes or converts numbers: default floating-point state until it
+ * returns, then the caller's again (BO-06). */
+#define API_COMPUTES                                                                               \
+    __attribute__((cleanup(mlsi_api_fp_leave), unused)) const mlsi_fpenv api_fpenv =               \
+        mlsi_fp_enter()
 
 /* Copy a versioned struct of the caller into one of ours (known bytes, zeroed before the call):
  * what the caller does not have stays zero, what we do not know must be zero. */

@@ -5,6 +5,7 @@
 
 mlsys_status mlsys_generator_create(mlsys_model model, mlsys_stream stream, mlsys_config config,
                                     mlsys_generator *out) {
+    API_COMPUTES;
     mlsi_model *m;
     mlsi_stream *s = NULL;
     mlsi_config *c = NULL;
@@ -22,6 +23,7 @@ mlsys_status mlsys_generator_create(mlsys_model model, mlsys_stream stream, mlsy
 }
 
 mlsys_status mlsys_generator_chat(mlsys_generator generator, const char *system, const char *user) {
+    API_COMPUTES;
     mlsi_generator *g;
     API_NOT_NULL(user, "generator_chat: user");
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_chat: g", &g));
@@ -31,6 +33,7 @@ mlsys_status mlsys_generator_chat(mlsys_generator generator, const char *system,
 }
 
 mlsys_status mlsys_generator_append(mlsys_generator generator, const char *text) {
+    API_COMPUTES;
     mlsi_generator *g;
     API_NOT_NULL(text, "generator_append: text");
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_append: g", &g));
@@ -40,6 +43,7 @@ mlsys_status mlsys_generator_append(mlsys_generator generator, const char *text)
 }
 
 mlsys_status mlsys_generator_append_ids(mlsys_generator generator, const int32_t *ids, uint64_t n) {
+    API_COMPUTES;
     mlsi_generator *g;
     if (n) API_NOT_NULL(ids, "generator_append_ids: ids");
     if (n > INT32_MAX)
@@ -52,6 +56,7 @@ mlsys_status mlsys_generator_append_ids(mlsys_generator generator, const int32_t
 
 mlsys_status mlsys_generator_next(mlsys_generator generator, int32_t *id, char *buf, uint64_t cap,
                                   uint64_t *need) {
+    API_COMPUTES;
     mlsi_generator *g;
     mlsi_text text;
     API_NOT_NULL(id, "generator_next: id");
@@ -73,6 +78,7 @@ mlsys_status mlsys_generator_next(mlsys_generator generator, int32_t *id, char *
 }
 
 mlsys_status mlsys_generator_logits(mlsys_generator generator, float *out, uint64_t count) {
+    API_COMPUTES;
     mlsi_generator *g;
     void *logits;
     API_NOT_NULL(out, "generator_logits: out");

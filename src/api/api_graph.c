@@ -187,6 +187,7 @@ static mlsys_status own_values(const mlsi_graph *g, int32_t n, const mlsys_value
 
 mlsys_status mlsys_graph_op(mlsys_graph graph, const char *op, int32_t n_in, const mlsys_value *in,
                             mlsys_config attrs, int32_t n_out, mlsys_value *out) {
+    API_COMPUTES;
     mlsi_graph *g;
     mlsi_config *c = NULL;
     int32_t values[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
@@ -279,6 +280,7 @@ mlsys_status mlsys_graph_verify(mlsys_graph graph) {
 }
 
 mlsys_status mlsys_graph_print(mlsys_graph graph, char *buf, uint64_t cap, uint64_t *need) {
+    API_COMPUTES;
     mlsi_graph *g;
     mlsi_text text;
     API_TEXT(buf, cap, "graph_print");
@@ -291,6 +293,7 @@ mlsys_status mlsys_graph_print(mlsys_graph graph, char *buf, uint64_t cap, uint6
 }
 
 mlsys_status mlsys_graph_parse(mlsys_ctx ctx, const char *source, mlsys_graph *out) {
+    API_COMPUTES;
     mlsi_ctx *c;
     mlsi_graph *g;
     mlsys_device device = NULL;

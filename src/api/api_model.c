@@ -3,6 +3,7 @@
 
 mlsys_status mlsys_model_open(mlsys_ctx ctx, const char *path, mlsys_config config,
                               mlsys_model *out) {
+    API_COMPUTES;
     API_OUT_HANDLE(out, "model_open: out");
     API_NOT_NULL(path, "model_open: path");
     mlsi_ctx *c;
@@ -17,6 +18,7 @@ mlsys_status mlsys_model_open(mlsys_ctx ctx, const char *path, mlsys_config conf
 }
 
 mlsys_status mlsys_model_describe(mlsys_model m, char *buf, uint64_t cap, uint64_t *need) {
+    API_COMPUTES;
     API_TEXT(buf, cap, "model_describe");
     mlsi_model *model;
     MLSI_TRY(mlsi_pin(m, MLSYS_KIND_MODEL, "model_describe: m", &model));
@@ -30,6 +32,7 @@ mlsys_status mlsys_model_describe(mlsys_model m, char *buf, uint64_t cap, uint64
 
 mlsys_status mlsys_model_meta(mlsys_model m, const char *key, char *buf, uint64_t cap,
                               uint64_t *need) {
+    API_COMPUTES;
     API_TEXT(buf, cap, "model_meta");
     API_NOT_NULL(key, "model_meta: key");
     mlsi_model *model;

@@ -2,6 +2,7 @@
 #include "model/arch.h"
 
 mlsys_status mlsys_model_graph(mlsys_model model, mlsys_config config, mlsys_graph *out) {
+    API_COMPUTES;
     mlsi_model *m;
     mlsi_config *c = NULL;
     mlsi_decoder_params p;

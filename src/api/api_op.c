@@ -47,6 +47,7 @@ static mlsys_status pin_operands(const mlsi_stream *s, int32_t n, const mlsys_te
 
 mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, const mlsys_tensor *in,
                           mlsys_config attrs, int32_t n_out, mlsys_tensor *out) {
+    API_COMPUTES;
     mlsi_stream *s;
     mlsi_config *c = NULL;
     mlsi_tensor *tensors[MLSI_MAX_OPERANDS];

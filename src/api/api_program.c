@@ -5,6 +5,7 @@
 
 mlsys_status mlsys_graph_compile(mlsys_graph graph, mlsys_device device, mlsys_config config,
                                  mlsys_program *out) {
+    API_COMPUTES;
     mlsi_graph *g;
     mlsi_device *d = NULL;
     mlsi_config *c = NULL;
@@ -51,6 +52,7 @@ static mlsys_status check_run(const char *what, int32_t n_in, const void *in, in
 
 mlsys_status mlsys_program_run(mlsys_program program, mlsys_stream stream, int32_t n_in,
                                const mlsys_tensor *in, int32_t n_out, mlsys_tensor *inout) {
+    API_COMPUTES;
     mlsi_program *p;
     mlsi_stream *s;
     mlsi_tensor *tensors[MLSI_MAX_ARGS];
@@ -72,6 +74,7 @@ mlsys_status mlsys_program_run(mlsys_program program, mlsys_stream stream, int32
 
 mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32_t n_in,
                                    const mlsys_tensor *in, int32_t n_out, mlsys_tensor *inout) {
+    API_COMPUTES;
     mlsi_graph *g;
     mlsi_stream *s = NULL;
     mlsi_tensor *tensors[MLSI_MAX_ARGS];
@@ -168,6 +171,7 @@ mlsys_status mlsys_program_cost(mlsys_program program, int32_t n, const char *co
 
 mlsys_status mlsys_program_dump(mlsys_program program, int32_t what, char *buf, uint64_t cap,
                                 uint64_t *need) {
+    API_COMPUTES;
     mlsi_program *p;
     mlsi_text text;
     API_TEXT(buf, cap, "program_dump");

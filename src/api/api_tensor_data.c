@@ -1,7 +1,6 @@
 /* Tensors: facts, contents, exchange. */
 #include "api/api.h"
 #include "core/dlpack.h"
-#include "core/fpenv.h"
 #include "core/op_attrs.h"
 #include "core/rng.h"
 
@@ -240,9 +239,7 @@ static mlsys_status fill_random(mlsi_tensor *t, const char *kind, uint64_t key,
         dense = mlsi_view_of(scratch, &l);
     }
     job.data = dense.data;
-    mlsi_fpenv saved = mlsi_fp_enter();
     mlsi_pool_run(ctx->pool, (job.count + RANDOM_CHUNK - 1) / RANDOM_CHUNK, random_chunk, &job);
-    mlsi_fp_leave(saved);
     if (!direct) mlsi_copy_view(&view, &dense);
     mlsi_mem_free(&ctx->alloc, scratch);
     return MLSYS_OK;
@@ -250,6 +247,7 @@ static mlsys_status fill_random(mlsi_tensor *t, const char *kind, uint64_t key,
 
 mlsys_status mlsys_tensor_random(mlsys_tensor t, mlsys_stream stream, const char *kind,
                                  uint64_t key, uint64_t stream_id) {
+    API_COMPUTES;
     API_NOT_NULL(kind, "tensor_random: kind");
     tensor_call c;
     MLSI_TRY(call_begin(&c, t, "tensor_random: t", stream, "tensor_random: stream"));

@@ -8,6 +8,7 @@
 static void tokenizer_destroy(mlsi_object *self) { mlsi_tokenizer_free((mlsi_tokenizer *)self); }
 
 mlsys_status mlsys_model_tokenizer(mlsys_model m, mlsys_tokenizer *out) {
+    API_COMPUTES;
     API_OUT_HANDLE(out, "model_tokenizer: out");
     mlsi_model *model;
     mlsi_tokenizer *t;
@@ -32,6 +33,7 @@ static mlsys_status check_flags(int32_t flags, int32_t known, const char *what) 
 
 mlsys_status mlsys_tokenizer_encode(mlsys_tokenizer t, const char *text, uint64_t bytes,
                                     int32_t flags, int32_t *ids, uint64_t cap, uint64_t *need) {
+    API_COMPUTES;
     if (bytes) API_NOT_NULL(text, "tokenizer_encode: text");
     if (cap) API_NOT_NULL(ids, "tokenizer_encode: ids");
     MLSI_TRY(check_flags(flags, MLSI_ENCODE_ADD | MLSI_TOKENS_SPECIAL, "tokenizer_encode"));
