@@ -74,6 +74,9 @@ static mlsys_status build_ids(mlsi_tokenizer *t, const mlsi_vocab_source *s) {
     if (t->kind == MLSI_TOKENIZER_WORDPIECE) { /* [CLS] text [SEP] */
         if (t->ids[MLSI_VOCAB_BOS] < 0) t->ids[MLSI_VOCAB_BOS] = t->ids[MLSI_VOCAB_CLS];
         if (t->ids[MLSI_VOCAB_EOS] < 0) t->ids[MLSI_VOCAB_EOS] = t->ids[MLSI_VOCAB_SEP];
+        if (t->ids[MLSI_VOCAB_UNK] < 0)
+            return mlsi_fail(MLSYS_E_FORMAT, "%s: missing, and model \"bert\" needs it",
+                             id_keys[MLSI_VOCAB_UNK]);
     }
     if (s->add_bos == 1 && t->ids[MLSI_VOCAB_BOS] < 0)
         return mlsi_fail(MLSYS_E_FORMAT, KEY "add_bos_token: true, but there is no %s",
@@ -95,11 +98,11 @@ static mlsys_status build(mlsi_tokenizer *t, const mlsi_vocab_source *s) {
     t->add_space_prefix = flag(s->add_space_prefix, true) && t->kind == MLSI_TOKENIZER_SPM;
     t->lowercase = flag(s->lowercase, true);
     t->strip_accents = flag(s->strip_accents, t->lowercase);
+    if (wordpiece) MLSI_TRY(mlsi_wordpiece_check());
     MLSI_TRY(mlsi_vocab_build(t, s));
     MLSI_TRY(mlsi_added_build(t));
     if (t->kind == MLSI_TOKENIZER_BPE) MLSI_TRY(mlsi_bpe_build(t, s));
     if (t->kind == MLSI_TOKENIZER_SPM) mlsi_spm_build(t);
-    if (wordpiece) MLSI_TRY(mlsi_wordpiece_build(t));
     return build_ids(t, s);
 }
 

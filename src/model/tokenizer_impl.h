@@ -148,7 +148,7 @@ void mlsi_bpe_free(mlsi_tokenizer *t);
 mlsys_status mlsi_bpe_encode(mlsi_encode *e, const char *text, uint64_t n);
 void mlsi_spm_build(mlsi_tokenizer *t);
 mlsys_status mlsi_spm_encode(mlsi_encode *e, const char *text, uint64_t n);
-mlsys_status mlsi_wordpiece_build(mlsi_tokenizer *t);
+mlsys_status mlsi_wordpiece_check(void); /* UNSUPPORTED: not in this build */
 mlsys_status mlsi_wordpiece_encode(mlsi_encode *e, const char *text, uint64_t n);
 
 #endif
