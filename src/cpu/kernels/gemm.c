@@ -2,7 +2,7 @@
  *
  *   for each task (batch, block of mb rows, block of nb columns):
  *     for each segment of 256 along K:            s_0, s_1, ... in ascending order
- *       A block [mb][256]   in L2, rows as they are (a row-major f32 A is read in place)
+ *       A block [mb][256]   f32 rows, in L2
  *       for each panel of B: tile [256][NR] in L1, reused by all rows of the block
  *         for each MR rows: MR x NR sums in registers, one FMA chain each; then C = s or C = C + s
  *
@@ -107,12 +107,15 @@ static plan plan_of(const gemm *g, int threads) {
     plan p = {.g = g};
     int64_t m = g->m.count, n = g->n.count, k = g->k.count;
     if (m == 0 || n == 0 || g->batch.count == 0) return p;
-    p.direct_a = contiguous_rows(g->a_type, &g->m, &g->k, GEMM_A);
+    /* More rows are copied even so: at a power-of-two distance they share a few cache sets. */
+    p.direct_a = m <= 2 * GEMM_MR && contiguous_rows(g->a_type, &g->m, &g->k, GEMM_A);
     p.direct_c = contiguous_rows(g->c_type, &g->m, &g->n, GEMM_C);
     p.small = m <= GEMM_SMALL_M && g->source->rows;
     if (p.small) {
         p.mb = m, p.m_blocks = 1;
-        p.nb = GEMM_WIDE > g->source->width ? GEMM_WIDE : g->source->width;
+        p.nb = g->source->width * (int64_t)g->source->row_panels;
+        while (g->batch.count * ceil_div(n, p.nb) < 4 * threads && p.nb >= 2 * g->source->width)
+            p.nb = round_up(p.nb / 2, g->source->width);
         p.n_blocks = ceil_div(n, p.nb);
     } else {
         cut(&p, threads);
@@ -227,7 +230,7 @@ static void run_small(const plan *p, const char *a, int64_t b_batch, char *c, in
     const gemm *g = p->g;
     int64_t lda = g->k.count, columns = min64(p->nb, g->n.count - n0), rows = g->m.count;
     const float *as = (const float *)(const void *)a;
-    float out[GEMM_SMALL_M * GEMM_WIDE > 1024 ? GEMM_SMALL_M * GEMM_WIDE : 1024];
+    float out[GEMM_SMALL_M * GEMM_SMALL_N];
     if (p->direct_a) {
         lda = gemm_index_stride(&g->m, GEMM_A);
     } else {

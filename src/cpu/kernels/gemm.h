@@ -18,6 +18,7 @@ enum {
     GEMM_NR = 2 * VF_LANES,      /* columns of a tile: two registers */
     GEMM_WIDE = 4 * GEMM_NR,     /* columns that a strided B is fetched by: whole cache lines */
     GEMM_SMALL_M = 4,            /* up to here B is read once, straight into registers */
+    GEMM_SMALL_N = 8 * GEMM_WIDE, /* most columns of a task then */
 };
 #if defined(MLSI_ISA_IS_AVX512)
 enum { GEMM_MR = 14 }; /* 28 of 32 registers are sums */
@@ -56,13 +57,14 @@ typedef struct gemm gemm;
 
 /* A kind of B. */
 typedef struct gemm_source {
-    int width; /* columns of a panel, a multiple of GEMM_NR */
+    int width;      /* columns of a panel, a multiple of GEMM_NR */
+    int row_panels; /* that `rows` likes to get at once: row_panels * width <= GEMM_SMALL_N */
     /* B[k0 .. k0+kc) of a panel as width / GEMM_NR tiles [kc][GEMM_NR], zeros past the last column:
      * written to buffer, or where they already are. k0 is a multiple of GEMM_SEGMENT. */
     const float *(*expand)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
                            float *buffer);
     /* Optional: 1 <= mr <= GEMM_SMALL_M whole rows times `panels` panels, all of K:
-     * out[r * ldo + column]. Columns past the last one may get anything. */
+     * out[r * ldo + column]. Columns past the last one may get anything or be left. */
     void (*rows)(const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr,
                  const float *a, int64_t lda, float *out, int64_t ldo);
 } gemm_source;
@@ -93,8 +95,8 @@ void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t,
                          const int64_t *column, int64_t columns, int64_t column_step);
 
 /* Sources for float B. */
-extern const gemm_source MLSI_K(gemm_strided), MLSI_K(gemm_packed_f32), MLSI_K(gemm_packed_f16),
-    MLSI_K(gemm_packed_bf16);
+extern const gemm_source MLSI_K(gemm_strided);   /* any strides */
+extern const gemm_source MLSI_K(gemm_row_major); /* f32, columns side by side, k at one distance */
 /* Packed form of [batches][K][N]: matrices of [panel][k][GEMM_NR] in the dtype of B. */
 uint64_t MLSI_K(gemm_pack_bytes)(const gemm *g);
 void MLSI_K(gemm_pack)(const gemm *g, void *packed, mlsi_pool *pool);

@@ -128,6 +128,57 @@ static const float *expand_strided(const gemm *g, int64_t b_batch, int64_t panel
 
 const gemm_source MLSI_K(gemm_strided) = {.width = GEMM_WIDE, .expand = expand_strided};
 
+/* Few rows of A times a row-major B, which is read along its rows: STEP rows k of B at a time, a few cache
+ * lines of each, into sums that stay in L1. */
+enum { STEP = 8 };
+
+/* s[r][0 .. columns) += the chain over steps rows of B. */
+V_FN void add_rows(int mr, int steps, const float *a, int64_t lda, const float *b, int64_t ldb,
+                   float *s, int64_t lds, int64_t columns) {
+    int64_t j = 0;
+    for (; j + VF_LANES <= columns; j += VF_LANES)
+        for (int r = 0; r < mr; r++) {
+            VF v = vf_load(s + r * lds + j);
+#pragma GCC unroll 8
+            for (int k = 0; k < steps; k++)
+                v = vf_fma(vf_set1(a[r * lda + k]), vf_load(b + k * ldb + j), v);
+            vf_store(s + r * lds + j, v);
+        }
+    int left = (int)(columns - j);
+    for (int r = 0; left && r < mr; r++) {
+        VF v = vf_load(s + r * lds + j);
+        for (int k = 0; k < steps; k++)
+            v = vf_fma(vf_set1(a[r * lda + k]), vf_load_n(b + k * ldb + j, left), v);
+        vf_store(s + r * lds + j, v);
+    }
+}
+
+static void rows_row_major(const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr,
+                           const float *a, int64_t lda, float *out, int64_t ldo) {
+    int64_t n0 = panel * GEMM_WIDE, columns = g->n.count - n0;
+    if (columns > panels * GEMM_WIDE) columns = panels * GEMM_WIDE;
+    int64_t k_count = g->k.count, ldb = gemm_index_stride(&g->k, GEMM_B);
+    const float *b = (const float *)(const void *)g->b + b_batch + n0;
+    float s[GEMM_SMALL_M * GEMM_SMALL_N];
+    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
+        int64_t end = k_count - k0 < GEMM_SEGMENT ? k_count : k0 + GEMM_SEGMENT, k = k0;
+        memset(s, 0, (size_t)(mr * ldo) * sizeof *s);
+        for (; k + STEP <= end; k += STEP)
+            if (mr == 1)
+                add_rows(1, STEP, a + k, lda, b + k * ldb, ldb, s, ldo, columns);
+            else
+                add_rows(mr, STEP, a + k, lda, b + k * ldb, ldb, s, ldo, columns);
+        for (; k < end; k++)
+            add_rows(mr, 1, a + k, lda, b + k * ldb, ldb, s, ldo, columns);
+        for (int64_t i = 0; i < mr * ldo; i += VF_LANES) {
+            VF v = vf_load(s + i);
+            vf_store(out + i, k0 ? vf_add(vf_load(out + i), v) : v);
+        }
+    }
+}
+
+const gemm_source MLSI_K(gemm_row_major) = {GEMM_WIDE, 8, expand_strided, rows_row_major};
+
 /* ---- packed: [matrix][panel][k][GEMM_NR] -------------------------------------------------------- */
 
 static int64_t panel_elements(const gemm *g) { return g->k.count * GEMM_NR; }
@@ -276,12 +327,12 @@ static void rows_bf16(const gemm *g, int64_t b_batch, int64_t panel, int64_t pan
     rows_of(MLSYS_BF16, g, b_batch, panel, panels, mr, a, lda, out, ldo);
 }
 
-const gemm_source MLSI_K(gemm_packed_f32) = {GEMM_NR, expand_f32, rows_f32};
-const gemm_source MLSI_K(gemm_packed_f16) = {GEMM_NR, expand_f16, rows_f16};
-const gemm_source MLSI_K(gemm_packed_bf16) = {GEMM_NR, expand_bf16, rows_bf16};
+static const gemm_source packed_f32 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f32, rows_f32};
+static const gemm_source packed_f16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f16, rows_f16};
+static const gemm_source packed_bf16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_bf16, rows_bf16};
 
 const gemm_source *MLSI_K(gemm_packed_source)(mlsys_dtype t) {
-    if (t == MLSYS_F32) return &MLSI_K(gemm_packed_f32);
-    if (t == MLSYS_F16) return &MLSI_K(gemm_packed_f16);
-    return t == MLSYS_BF16 ? &MLSI_K(gemm_packed_bf16) : NULL;
+    if (t == MLSYS_F32) return &packed_f32;
+    if (t == MLSYS_F16) return &packed_f16;
+    return t == MLSYS_BF16 ? &packed_bf16 : NULL;
 }

@@ -117,6 +117,9 @@ void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_vi
         matmul_problem(g, a, b, c, attrs, packed);
     else
         dot_problem(g, a, b, c, attrs, packed);
+    if (!packed && g->b_type == MLSYS_F32 && gemm_index_linear(&g->k) &&
+        gemm_index_linear(&g->n) && gemm_index_stride(&g->n, GEMM_B) == 1)
+        g->source = &MLSI_K(gemm_row_major);
 }
 
 static bool floats(const mlsi_query *q) {

@@ -136,7 +136,8 @@ V_FN const float *expand_of(mlsys_dtype t, const gemm *g, int64_t panel, int64_t
         (void)b_batch;                                                                             \
         return expand_of(T, g, panel, k0, kc, buffer);                                             \
     }                                                                                              \
-    static const gemm_source source_##name = {QUANT_ROWS, expand_##name, QUANT_ROWS_FN(name)};
+    static const gemm_source source_##name = {QUANT_ROWS, 2, expand_##name,                        \
+                                               QUANT_ROWS_FN(name)};
 SOURCE(q4_0, MLSYS_Q4_0)
 SOURCE(q4_1, MLSYS_Q4_1)
 SOURCE(q5_0, MLSYS_Q5_0)
