@@ -205,7 +205,7 @@ START_TEST(narrowing_rounds_to_nearest_even) {
     static float x[N];
     static uint16_t h[N], b[N];
     test_random r = {seed};
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 60; round++) {
         for (int i = 0; i < N; i++) {
             uint32_t u = (uint32_t)test_bits(&r);
             if (i & 1) u = (u & 0xfffff000) + (uint32_t)test_int(&r, -1, 1);
