@@ -2,6 +2,7 @@
 #ifndef MLSI_API_H
 #define MLSI_API_H
 
+#include "core/faults.h"
 #include "core/fpenv.h"
 #include "core/tensor.h"
 
@@ -26,13 +27,18 @@
                              (unsigned long long)(cap));                                           \
     } while (0)
 
+static inline mlsi_fpenv mlsi_api_fp_enter(void) {
+    mlsi_fpenv saved = mlsi_fp_enter();
+    if (mlsi_fault(MLSI_FAULT_API_FP_STATE)) mlsi_fp_leave(saved);
+    return saved;
+}
 static inline void mlsi_api_fp_leave(const mlsi_fpenv *saved) { mlsi_fp_leave(*saved); }
 
 /* First line of a function that computes or converts numbers: default floating-point state until it
  * returns, then the caller's again (BO-06). */
 #define API_COMPUTES                                                                               \
     __attribute__((cleanup(mlsi_api_fp_leave), unused)) const mlsi_fpenv api_fpenv =               \
-        mlsi_fp_enter()
+        mlsi_api_fp_enter()
 
 /* Copy a versioned struct of the caller into one of ours (known bytes, zeroed before the call):
  * what the caller does not have stays zero, what we do not know must be zero. */

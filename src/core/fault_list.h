@@ -73,3 +73,5 @@ MLSI_FAULT_ROW(STORAGE_LEAK, "src/core/tensor.c", "unit/check_alloc",
                "a storage whose memory cannot be had leaks its record")
 MLSI_FAULT_ROW(SHA256_LENGTH, "src/core/sha256.c", "unit/check_sha256",
                "the message length is written in bytes")
+MLSI_FAULT_ROW(API_FP_STATE, "src/api/api.h", "e2e/check_fp_state",
+               "calls compute in the caller's floating-point state (BO-06)")
