@@ -28,7 +28,7 @@ static const setting settings[] = {
     {"auto", 1, 1, 0, 64, 1},     {"portable", 2, 1, 0, 64, 1}, {"avx2", 2, 1, 0, 64, 1},
     {"avx512", 2, 1, 0, 64, 1},   {"auto", 2, 1, 0, 64, 1},     {"auto", 3, 1, 0, 64, 1},
     {"auto", 7, 1, 0, 64, 1},     {"auto", 2, 8, 5, 64, 1},     {"auto", 2, 1, 0, 1, 1},
-    {"auto", 2, 1, 0, 7, 1},      {"auto", 2, 1, 0, 64, 0},     {"portable", 7, 8, 5, 7, 0},
+    {"auto", 2, 1, 0, 7, 1},      {"auto", 2, 1, 0, 64, 0},     {"portable", 7, 1, 0, 7, 0},
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof settings[0]) };
 
