@@ -57,11 +57,23 @@ V_FN void set_operands(quant_format f, int gu, int g0, const uint8_t *block, con
     }
 }
 
+/* Masks of the two lowest fields (unsigned codes) or of the highest (signed). */
+typedef struct masks {
+    VI first, second;
+} masks;
+
+V_FN masks masks_of(quant_format f) {
+    uint32_t field = (1u << f.bits) - 1;
+    uint32_t first = field << (f.has_min ? word_base(f.bits) : 32 - f.bits);
+    masks m = {vi_set1((int32_t)first), vi_set1((int32_t)(first << f.bits))};
+    FINISH(m.first); /* else the constants are made again for each word */
+    if (f.has_min) FINISH(m.second);
+    return m;
+}
+
 /* A word of unsigned codes: fields j and j + 1 by two masks, then one shift. */
-V_FN void word_unsigned(quant_format f, int mr, int gu, VI *v, const float *x, int64_t ldx,
+V_FN void word_unsigned(quant_format f, int mr, int gu, masks m, VI *v, const float *x, int64_t ldx,
                         const float (*o)[SLOTS][VF_LANES], VF (*s)[MAX_GROUPS]) {
-    const uint32_t mask = ((1u << f.bits) - 1) << word_base(f.bits);
-    const VI first = vi_set1((int32_t)mask), second = vi_set1((int32_t)(mask << f.bits));
 #pragma GCC unroll 4
     for (int j = 0; j < word_fields(f.bits); j += 2) {
         VF x0[GEMM_SMALL_M], x1[GEMM_SMALL_M];
@@ -72,8 +84,8 @@ V_FN void word_unsigned(quant_format f, int mr, int gu, VI *v, const float *x, i
         for (int g = 0; g < gu; g++) {
             HIDE(o);
             VF min = vf_load(o[g][MIN]);
-            VF w0 = vf_fma(vi_cvt_f(vi_and(v[g], first)), vf_load(o[g][SCALE]), min);
-            VF w1 = vf_fma(vi_cvt_f(vi_and(v[g], second)), vf_load(o[g][SCALE_2]), min);
+            VF w0 = vf_fma(vi_cvt_f(vi_and(v[g], m.first)), vf_load(o[g][SCALE]), min);
+            VF w1 = vf_fma(vi_cvt_f(vi_and(v[g], m.second)), vf_load(o[g][SCALE_2]), min);
 #pragma GCC unroll 4
             for (int r = 0; r < mr; r++) {
                 s[r][g] = vf_fma(x0[r], w0, s[r][g]);
@@ -86,8 +98,8 @@ V_FN void word_unsigned(quant_format f, int mr, int gu, VI *v, const float *x, i
 }
 
 /* A word of signed codes: each field to the top. Field 0 uses slot `scale0`, the others `scale`. */
-V_FN void word_signed(quant_format f, int mr, int gu, const VI *v, const float *x, int64_t ldx,
-                      int scale0, int scale, const float (*o)[SLOTS][VF_LANES],
+V_FN void word_signed(quant_format f, int mr, int gu, masks m, const VI *v, const float *x,
+                      int64_t ldx, int scale0, int scale, const float (*o)[SLOTS][VF_LANES],
                       VF (*s)[MAX_GROUPS]) {
 #pragma GCC unroll 8
     for (int j = 0; j < word_fields(f.bits); j++) {
@@ -98,7 +110,10 @@ V_FN void word_signed(quant_format f, int mr, int gu, const VI *v, const float *
 #pragma GCC unroll 4
         for (int g = 0; g < gu; g++) {
             HIDE(o);
-            VF w = vf_mul(vi_cvt_f(word_field(f, v[g], j)), vf_load(o[g][j ? scale : scale0]));
+            const int pos = word_base(f.bits) + f.bits * j;
+            VI q = pos + f.bits == 32 ? v[g] : vi_sll(v[g], 32 - f.bits - pos);
+            if (pos) q = vi_and(q, m.first);
+            VF w = vf_mul(vi_cvt_f(q), vf_load(o[g][j ? scale : scale0]));
 #pragma GCC unroll 4
             for (int r = 0; r < mr; r++) {
                 s[r][g] = vf_fma(xj[r], w, s[r][g]);
@@ -132,7 +147,8 @@ V_FN void split_codes(quant_format f, int mr, int gu, int g0, const uint8_t *wor
 
 /* 32 k of groups [g0, g0 + gu). */
 V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block, const uint8_t *run,
-                   int64_t panel_bytes, const float *x, int64_t ldx, VF (*s)[MAX_GROUPS]) {
+                   int64_t panel_bytes, masks m, const float *x, int64_t ldx,
+                   VF (*s)[MAX_GROUPS]) {
     const uint8_t *words = run + f.scale_bytes * QUANT_ROWS;
     _Alignas(64) operands memory;
     set_operands(f, gu, g0, block, run, panel_bytes, memory);
@@ -146,11 +162,11 @@ V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block,
         for (int g = 0; g < gu; g++)
             v[g] = vi_load((const int32_t *)(const void *)group_at(word, panel_bytes, g0 + g, 4));
         if (f.has_min)
-            word_unsigned(f, mr, gu, v, xw, ldx, o, s);
+            word_unsigned(f, mr, gu, m, v, xw, ldx, o, s);
         else if (f.bits != 6)
-            word_signed(f, mr, gu, v, xw, ldx, SCALE, SCALE, o, s);
+            word_signed(f, mr, gu, m, v, xw, ldx, SCALE, SCALE, o, s);
         else /* q6_k changes scale at k = 16, field 1 of word 3 */
-            word_signed(f, mr, gu, v, xw, ldx, w < 4 ? SCALE : SCALE_2, w < 3 ? SCALE : SCALE_2, o,
+            word_signed(f, mr, gu, m, v, xw, ldx, w < 4 ? SCALE : SCALE_2, w < 3 ? SCALE : SCALE_2, o,
                         s);
     }
     if (f.bits == 5 || f.bits == 6) split_codes(f, mr, gu, g0, words, panel_bytes, x, ldx, o, s);
@@ -161,6 +177,7 @@ V_FN void rows_body(quant_format f, int mr, int gu, int g0, const uint8_t *panel
                     int64_t panel_bytes, int64_t k_count, const float *x, int64_t ldx, float *out,
                     int64_t ldo) {
     sums total, s;
+    const masks m = masks_of(f);
 #pragma GCC unroll 4
     for (int r = 0; r < mr; r++)
 #pragma GCC unroll 4
@@ -171,7 +188,7 @@ V_FN void rows_body(quant_format f, int mr, int gu, int g0, const uint8_t *panel
         for (int p = 0; p * QUANT_GROUPS < gu; p++)
             for (int i = 0; i < quant_sub_bytes(f); i += LINE)
                 __builtin_prefetch(run + p * panel_bytes + AHEAD + i);
-        run_step(f, mr, gu, g0, block, run, panel_bytes, x, ldx, s);
+        run_step(f, mr, gu, g0, block, run, panel_bytes, m, x, ldx, s);
         run += quant_sub_bytes(f);
         if (k % f.block == 0) block = run, run += quant_head_bytes(f);
         if (k % GEMM_SEGMENT && k < k_count) continue;
