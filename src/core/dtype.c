@@ -5,34 +5,30 @@
 #include <math.h>
 #include <stddef.h>
 
-typedef struct dtype_row {
-    mlsys_dtype code;
-    mlsi_dtype_info info;
-} dtype_row;
-
-static const dtype_row rows[] = {
-    {MLSYS_F64, {"f64", MLSI_CLASS_FLOAT, 1, 8, true}},
-    {MLSYS_F32, {"f32", MLSI_CLASS_FLOAT, 1, 4, true}},
-    {MLSYS_F16, {"f16", MLSI_CLASS_FLOAT, 1, 2, true}},
-    {MLSYS_BF16, {"bf16", MLSI_CLASS_FLOAT, 1, 2, true}},
-    {MLSYS_F8E4M3, {"f8e4m3", MLSI_CLASS_FLOAT, 1, 1, true}},
-    {MLSYS_F8E5M2, {"f8e5m2", MLSI_CLASS_FLOAT, 1, 1, true}},
-    {MLSYS_I64, {"i64", MLSI_CLASS_INT, 1, 8, true}},
-    {MLSYS_I32, {"i32", MLSI_CLASS_INT, 1, 4, true}},
-    {MLSYS_I16, {"i16", MLSI_CLASS_INT, 1, 2, true}},
-    {MLSYS_I8, {"i8", MLSI_CLASS_INT, 1, 1, true}},
-    {MLSYS_U8, {"u8", MLSI_CLASS_INT, 1, 1, false}},
-    {MLSYS_BOOL, {"bool", MLSI_CLASS_BOOL, 1, 1, false}},
-    {MLSYS_Q4_0, {"q4_0", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q4_0), true}},
-    {MLSYS_Q4_1, {"q4_1", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q4_1), true}},
-    {MLSYS_Q5_0, {"q5_0", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q5_0), true}},
-    {MLSYS_Q5_1, {"q5_1", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q5_1), true}},
-    {MLSYS_Q8_0, {"q8_0", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q8_0), true}},
-    {MLSYS_Q4_K, {"q4_k", MLSI_CLASS_BLOCK, 256, sizeof(mlsi_q4_k), true}},
-    {MLSYS_Q5_K, {"q5_k", MLSI_CLASS_BLOCK, 256, sizeof(mlsi_q5_k), true}},
-    {MLSYS_Q6_K, {"q6_k", MLSI_CLASS_BLOCK, 256, sizeof(mlsi_q6_k), true}},
+/* Indexed by code; a row without a name is no dtype. */
+static const mlsi_dtype_info table[] = {
+    [MLSYS_F64] = {"f64", MLSI_CLASS_FLOAT, 1, 8, true},
+    [MLSYS_F32] = {"f32", MLSI_CLASS_FLOAT, 1, 4, true},
+    [MLSYS_F16] = {"f16", MLSI_CLASS_FLOAT, 1, 2, true},
+    [MLSYS_BF16] = {"bf16", MLSI_CLASS_FLOAT, 1, 2, true},
+    [MLSYS_F8E4M3] = {"f8e4m3", MLSI_CLASS_FLOAT, 1, 1, true},
+    [MLSYS_F8E5M2] = {"f8e5m2", MLSI_CLASS_FLOAT, 1, 1, true},
+    [MLSYS_I64] = {"i64", MLSI_CLASS_INT, 1, 8, true},
+    [MLSYS_I32] = {"i32", MLSI_CLASS_INT, 1, 4, true},
+    [MLSYS_I16] = {"i16", MLSI_CLASS_INT, 1, 2, true},
+    [MLSYS_I8] = {"i8", MLSI_CLASS_INT, 1, 1, true},
+    [MLSYS_U8] = {"u8", MLSI_CLASS_INT, 1, 1, false},
+    [MLSYS_BOOL] = {"bool", MLSI_CLASS_BOOL, 1, 1, false},
+    [MLSYS_Q4_0] = {"q4_0", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q4_0), true},
+    [MLSYS_Q4_1] = {"q4_1", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q4_1), true},
+    [MLSYS_Q5_0] = {"q5_0", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q5_0), true},
+    [MLSYS_Q5_1] = {"q5_1", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q5_1), true},
+    [MLSYS_Q8_0] = {"q8_0", MLSI_CLASS_BLOCK, 32, sizeof(mlsi_q8_0), true},
+    [MLSYS_Q4_K] = {"q4_k", MLSI_CLASS_BLOCK, 256, sizeof(mlsi_q4_k), true},
+    [MLSYS_Q5_K] = {"q5_k", MLSI_CLASS_BLOCK, 256, sizeof(mlsi_q5_k), true},
+    [MLSYS_Q6_K] = {"q6_k", MLSI_CLASS_BLOCK, 256, sizeof(mlsi_q6_k), true},
 };
-enum { ROWS = (int)(sizeof rows / sizeof rows[0]) };
+enum { CODES = (int)(sizeof table / sizeof table[0]) };
 
 _Static_assert(sizeof(mlsi_q4_0) == 18 && sizeof(mlsi_q4_1) == 20 && sizeof(mlsi_q5_0) == 22 &&
                    sizeof(mlsi_q5_1) == 24 && sizeof(mlsi_q8_0) == 34 && sizeof(mlsi_q4_k) == 144 &&
@@ -40,14 +36,12 @@ _Static_assert(sizeof(mlsi_q4_0) == 18 && sizeof(mlsi_q4_1) == 20 && sizeof(mlsi
                "block layouts are GGUF's");
 
 const mlsi_dtype_info *mlsi_dtype_get(mlsys_dtype dtype) {
-    for (int i = 0; i < ROWS; i++)
-        if (rows[i].code == dtype) return &rows[i].info;
-    return NULL;
+    return dtype > 0 && dtype < CODES && table[dtype].name ? &table[dtype] : NULL;
 }
 
 mlsys_dtype mlsi_dtype_by_name(const char *name) {
-    for (int i = 0; i < ROWS; i++)
-        if (!strcmp(rows[i].info.name, name)) return rows[i].code;
+    for (int i = 0; i < CODES; i++)
+        if (table[i].name && !strcmp(table[i].name, name)) return i;
     return 0;
 }
 
@@ -60,7 +54,8 @@ const mlsys_dtype *mlsi_dtype_all(int *n) {
     return codes;
 }
 
-/* ---- small floats: one routine for all formats ------------------------------------------------ */
+/* ---- small floats: one routine for all formats ------------------------------------------------
+ */
 
 typedef struct small_float {
     int exp_bits, man_bits;
@@ -88,7 +83,8 @@ static uint32_t small_from_f64(double x, small_float f) {
     uint32_t sign = (uint32_t)(u >> 63) << (f.exp_bits + f.man_bits);
     uint64_t mag = u & ~((uint64_t)1 << 63), man = mag & (((uint64_t)1 << 52) - 1);
     int exp = (int)(mag >> 52), bias = (1 << (f.exp_bits - 1)) - 1;
-    uint32_t exp_max = (1u << f.exp_bits) - 1, all = (exp_max << f.man_bits) | ((1u << f.man_bits) - 1);
+    uint32_t exp_max = (1u << f.exp_bits) - 1,
+             all = (exp_max << f.man_bits) | ((1u << f.man_bits) - 1);
     uint32_t inf = f.has_inf ? exp_max << f.man_bits : all;
     uint32_t nan = f.has_inf ? inf | 1u << (f.man_bits - 1) : all;
     uint32_t largest = f.has_inf ? inf - 1 : all - 1;

@@ -37,7 +37,8 @@ mlsys_status mlsi_storage_adopt(mlsi_ctx *ctx, void *base, uint64_t bytes, bool 
     *out = NULL;
     mlsi_storage *s;
     MLSI_TRY(MLSI_NEW(&ctx->alloc, &s));
-    s->base = base;
+    static _Alignas(64) char nothing[64];
+    s->base = base ? base : nothing; /* of 0 bytes; views may compute with the address */
     s->bytes = bytes;
     s->readonly = readonly;
     s->done = done ? done : adopted_without_done;

@@ -109,16 +109,22 @@ void mlsi_trace_add(mlsi_trace *t, const char *lane, const char *name, int64_t t
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
+static bool json_plain(char c) { return (unsigned char)c >= 0x20 && c != '"' && c != '\\'; }
+
 static void add_json_string(mlsi_text *out, const char *s) {
     mlsi_text_add(out, "\"");
-    for (const char *p = s; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c == '"' || c == '\\')
-            mlsi_text_add(out, "\\%c", c);
-        else if (c < 0x20)
-            mlsi_text_add(out, "\\u%04x", c);
+    while (*s) {
+        int n = 0;
+        while (s[n] && json_plain(s[n]))
+            n++;
+        if (n) mlsi_text_add(out, "%.*s", n, s);
+        s += n;
+        if (!*s) break;
+        if ((unsigned char)*s < 0x20)
+            mlsi_text_add(out, "\\u%04x", (unsigned char)*s);
         else
-            mlsi_text_add(out, "%c", c);
+            mlsi_text_add(out, "\\%c", *s);
+        s++;
     }
     mlsi_text_add(out, "\"");
 }
