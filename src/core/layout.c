@@ -171,7 +171,7 @@ mlsys_status mlsi_layout_slice(const mlsi_layout *l, int32_t axis, int64_t start
     int64_t first, count;
     mlsi_slice_range(l->shape[axis], start, stop, step, &first, &count);
     r.shape[axis] = count;
-    r.offset += first * l->strides[axis];
+    if (mlsi_layout_count(l)) r.offset += first * l->strides[axis]; /* else nothing is reached */
     /* |step| < extent here, so the product stays inside the bounds of l. */
     if (count > 1) r.strides[axis] = l->strides[axis] * step;
     MLSI_TRY(mlsi_layout_validate(&r));
