@@ -17,6 +17,18 @@ static const uint32_t K[64] = {
 
 static uint32_t rotr(uint32_t x, int n) { return x >> n | x << (32 - n); }
 
+/* Round i + j: variable `name` of the standard (0 = a ... 7 = h) is v[(name - j) mod 8]. */
+#define V(name, j) v[((name) - (j)) & 7]
+#define ROUND(j, i)                                                                                \
+    do {                                                                                           \
+        uint32_t a = V(0, j), e = V(4, j);                                                         \
+        uint32_t t = V(7, j) + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) +                          \
+                     ((e & V(5, j)) ^ (~e & V(6, j))) + K[(i) + (j)] + w[(i) + (j)];               \
+        V(3, j) += t;                                                                              \
+        V(7, j) = t + (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) +                                   \
+                  ((a & V(1, j)) ^ (a & V(2, j)) ^ (V(1, j) & V(2, j)));                           \
+    } while (0)
+
 static void compress(uint32_t s[8], const uint8_t *p) {
     uint32_t w[64], v[8];
     for (int i = 0; i < 16; i++)
@@ -28,19 +40,22 @@ static void compress(uint32_t s[8], const uint8_t *p) {
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
     memcpy(v, s, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t a = v[0], e = v[4];
-        uint32_t t1 = v[7] + (rotr(e, 6) ^ rotr(e, 11) ^ rotr(e, 25)) + ((e & v[5]) ^ (~e & v[6])) +
-                      K[i] + w[i];
-        uint32_t t2 =
-            (rotr(a, 2) ^ rotr(a, 13) ^ rotr(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof v[0]);
-        v[4] += t1;
-        v[0] = t1 + t2;
+    /* Eight rounds turn the roles of the variables once around, so nothing is moved. */
+    for (int i = 0; i < 64; i += 8) {
+        ROUND(0, i);
+        ROUND(1, i);
+        ROUND(2, i);
+        ROUND(3, i);
+        ROUND(4, i);
+        ROUND(5, i);
+        ROUND(6, i);
+        ROUND(7, i);
     }
     for (int i = 0; i < 8; i++)
         s[i] += v[i];
 }
+#undef ROUND
+#undef V
 
 void mlsi_sha256_init(mlsi_sha256 *h) {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
