@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { CALLS = 4000000, JOBS = 100000, ROUNDS = 5 };
 
@@ -17,14 +18,21 @@ typedef struct lane {
     double ns; /* per call */
 } lane;
 
+/* Processor time: what the call costs even when the machine is shared. */
+static int64_t thread_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static void *pin_loop(void *arg) {
     lane *l = arg;
-    int64_t t0 = mlsi_now_ns();
+    int64_t t0 = thread_ns();
     for (int i = 0; i < CALLS; i++) {
         mlsys_dtype dtype;
         if (mlsys_tensor_dtype(l->tensor, &dtype) != MLSYS_OK) exit(1);
     }
-    l->ns = (double)(mlsi_now_ns() - t0) / CALLS;
+    l->ns = (double)(thread_ns() - t0) / CALLS;
     return NULL;
 }
 
