@@ -186,6 +186,13 @@ static mlsys_status lex_number(parser *p) {
     if (real)
         for (k++; k < p->end && *k >= '0' && *k <= '9';)
             k++;
+    const char *e = k;
+    if (e < p->end && (*e | 32) == 'e') {
+        e++;
+        if (e < p->end && (*e == '+' || *e == '-')) e++;
+        for (; e < p->end && *e >= '0' && *e <= '9'; real = true)
+            k = ++e;
+    }
     if (k - p->at >= (int64_t)sizeof digits)
         return jinja_syntax(p, MLSYS_E_FORMAT, "the number is too long");
     set_token(p, real ? TOKEN_FLOAT : TOKEN_INT, k - p->at);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_REPR_DEPTH = 50, MAX_REPR_BYTES = 1 << 26 };
+enum { MAX_REPR_DEPTH = 50, MAX_REPR_BYTES = 1 << 24 };
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -228,13 +228,15 @@ static void repr_string(mlsi_text *t, value v) {
     mlsi_text_add(t, "%c", quote);
 }
 
+static void add_text(mlsi_text *t, const char *s) { jinja_add_bytes(t, s, strlen(s)); }
+
 static void repr_list(mlsi_text *t, const mlsi_jinja_list *l, int depth) {
-    mlsi_text_add(t, "%s", l->is_tuple ? "(" : "[");
+    add_text(t, l->is_tuple ? "(" : "[");
     for (int64_t i = 0; i < l->n && t->st == MLSYS_OK; i++) {
-        if (i) mlsi_text_add(t, ", ");
+        if (i) add_text(t, ", ");
         jinja_repr(t, l->items[i], depth + 1);
     }
-    mlsi_text_add(t, "%s", !l->is_tuple ? "]" : l->n == 1 ? ",)" : ")");
+    add_text(t, !l->is_tuple ? "]" : l->n == 1 ? ",)" : ")");
 }
 
 /* One value may be reached on many ways, so a small tree can print long: that is the limit here. */
@@ -248,22 +250,23 @@ static bool is_full(mlsi_text *t) {
 void jinja_repr(mlsi_text *t, value v, int depth) {
     if (is_full(t)) return;
     if (depth > MAX_REPR_DEPTH || (v.type == MLSI_JINJA_DICT && v.dict->is_namespace)) {
-        mlsi_text_add(t, "...");
+        t->st = mlsi_fail(MLSYS_E_UNSUPPORTED, "chat template: printing %s is not supported",
+                          depth > MAX_REPR_DEPTH ? "a value so deep" : "a namespace");
         return;
     }
     switch (v.type) {
-    case MLSI_JINJA_UNDEFINED: mlsi_text_add(t, "Undefined"); break;
+    case MLSI_JINJA_UNDEFINED: add_text(t, "Undefined"); break;
     case MLSI_JINJA_STRING: repr_string(t, v); break;
     case MLSI_JINJA_LIST: repr_list(t, v.list, depth); break;
     case MLSI_JINJA_DICT:
-        mlsi_text_add(t, "{");
+        add_text(t, "{");
         for (int64_t i = 0; i < v.dict->n && t->st == MLSYS_OK; i++) {
-            if (i) mlsi_text_add(t, ", ");
+            if (i) add_text(t, ", ");
             jinja_repr(t, v.dict->keys[i], depth + 1);
-            mlsi_text_add(t, ": ");
+            add_text(t, ": ");
             jinja_repr(t, v.dict->values[i], depth + 1);
         }
-        mlsi_text_add(t, "}");
+        add_text(t, "}");
         break;
     default: jinja_str(t, v);
     }
@@ -272,8 +275,8 @@ void jinja_repr(mlsi_text *t, value v, int depth) {
 void jinja_str(mlsi_text *t, value v) {
     switch (v.type) {
     case MLSI_JINJA_UNDEFINED: break;
-    case MLSI_JINJA_NONE: mlsi_text_add(t, "None"); break;
-    case MLSI_JINJA_BOOL: mlsi_text_add(t, "%s", v.b ? "True" : "False"); break;
+    case MLSI_JINJA_NONE: add_text(t, "None"); break;
+    case MLSI_JINJA_BOOL: add_text(t, v.b ? "True" : "False"); break;
     case MLSI_JINJA_INT: mlsi_text_add(t, "%" PRId64, v.i); break;
     case MLSI_JINJA_FLOAT: add_float(t, v.f); break;
     case MLSI_JINJA_STRING: jinja_add_bytes(t, v.s, v.len); break;

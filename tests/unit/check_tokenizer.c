@@ -266,7 +266,7 @@ START_TEST(added_tokens_are_literal) {
     }
     mlsi_tokenizer *t = make();
     for (int b = 0; b < 256; b++) {
-        char c[3], text[32], around[64];
+        char c[3], text[32], around[160];
         byte_char((unsigned char)b, c);
         snprintf(text, sizeof text, "il%sveyou", c);
         int32_t id = mlsi_tokenizer_find(t, text, strlen(text));

@@ -222,23 +222,6 @@ END_TEST
 /* ---- memory that runs out ---------------------------------------------------------------------
  */
 
-typedef struct budget {
-    int64_t left;
-} budget;
-
-static void *limited_alloc(void *user, mlsys_devtype type, int32_t index, uint64_t bytes,
-                           uint64_t align) {
-    budget *b = user;
-    void *p = NULL;
-    (void)type, (void)index;
-    if (b->left-- <= 0) return NULL;
-    return posix_memalign(&p, align, bytes) ? NULL : p;
-}
-static void limited_free(void *user, mlsys_devtype type, int32_t index, void *p, uint64_t bytes) {
-    (void)user, (void)type, (void)index, (void)bytes;
-    free(p);
-}
-
 static mlsys_status make_and_use(mlsi_alloc *memory) {
     static char text[20000];
     mlsi_tokenizer *t = NULL;
@@ -269,10 +252,9 @@ START_TEST(every_allocation_may_fail) {
     v.source.ids[MLSI_VOCAB_UNK] = (int64_t)v.source.n_tokens - 2;
     int64_t n = 0;
     for (mlsys_status st = MLSYS_E_NOMEM; st != MLSYS_OK; n++) {
-        budget b = {n};
+        vocab_budget b = {n};
         mlsi_alloc memory;
-        mlsys_hooks hooks = {
-            .size = sizeof hooks, .user = &b, .alloc = limited_alloc, .dealloc = limited_free};
+        mlsys_hooks hooks = vocab_limited_hooks(&b);
         mlsi_alloc_init(&memory, &hooks);
         st = make_and_use(&memory);
         if (st != MLSYS_OK && st != MLSYS_E_NOMEM)
