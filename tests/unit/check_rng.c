@@ -220,10 +220,10 @@ END_TEST
 
 START_TEST(host_state_is_neither_used_nor_changed) {
 #if defined(__x86_64__)
-    mlsys_ctx ctx;
-    mlsys_device device;
-    mlsys_stream stream;
-    mlsys_tensor t;
+    mlsys_ctx ctx = NULL;
+    mlsys_device device = NULL;
+    mlsys_stream stream = NULL;
+    mlsys_tensor t = NULL;
     float want[512], got[512];
     check_ok(mlsi_rng_fill(want, MLSYS_F32, MLSI_RANDOM_NORMAL, 1, 2, 0, 512));
     uint32_t csr = 0x1f80 | 0x8040 | 0x4000, after[5]; /* FTZ, DAZ, upward */
