@@ -162,12 +162,14 @@ static void run_product(void *user) {
     if (p->row->run(&p->args) != MLSYS_OK) exit(1);
 }
 
-static void bench(mlsys_dtype t, bool constant, bool transpose_b, int64_t m, int64_t n, int64_t k,
-                  const char *filter) {
+enum { PLAIN, CONSTANT = 1, TRANSPOSED = 2, INT8 = 4 };
+
+static void bench(mlsys_dtype t, int flags, int64_t m, int64_t n, int64_t k, const char *filter) {
+    bool constant = flags & CONSTANT, transpose_b = flags & TRANSPOSED;
     bool quant = mlsi_dtype_is_block(t);
     mlsys_dtype x_type = quant ? MLSYS_F32 : t;
     mlsi_attr_matmul at = {0, transpose_b};
-    mlsi_attr_quant_matmul quant_at = {MLSI_ACT_F32};
+    mlsi_attr_quant_matmul quant_at = {flags & INT8 ? MLSI_ACT_INT8 : MLSI_ACT_F32};
     product p = {.in = {matrix(x_type, m, k),
                         quant || transpose_b ? matrix(t, n, k) : matrix(t, k, n)},
                  .out = matrix(x_type, m, n)};
@@ -181,8 +183,8 @@ static void bench(mlsys_dtype t, bool constant, bool transpose_b, int64_t m, int
     p.args = (mlsi_kernel_args){.attrs = q.attrs, .n_in = 2, .n_out = 1, .in = p.in, .out = &p.out,
                                 .pool = pool};
     char name[96];
-    snprintf(name, sizeof name, "%s%s%s %lldx%lldx%lld", mlsi_dtype_get(t)->name,
-             constant ? " packed" : "", transpose_b ? " T" : "", (long long)m, (long long)n,
+    snprintf(name, sizeof name, "%s%s%s%s %lldx%lldx%lld", mlsi_dtype_get(t)->name,
+             flags & INT8 ? " int8" : "", constant ? " packed" : "", transpose_b ? " T" : "", (long long)m, (long long)n,
              (long long)k);
     void *packed = NULL;
     if (!filter || strstr(name, filter)) {
@@ -230,15 +232,16 @@ int main(int argc, char **argv) {
     measure_machine();
     for (size_t i = 0; i < sizeof dense / sizeof dense[0]; i++) {
         const int64_t *s = dense[i];
-        bench(MLSYS_F32, false, false, s[0], s[1], s[2], filter);
-        bench(MLSYS_F32, false, true, s[0], s[1], s[2], filter);
-        bench(MLSYS_F32, true, false, s[0], s[1], s[2], filter);
-        bench(MLSYS_BF16, true, false, s[0], s[1], s[2], filter);
+        bench(MLSYS_F32, PLAIN, s[0], s[1], s[2], filter);
+        bench(MLSYS_F32, TRANSPOSED, s[0], s[1], s[2], filter);
+        bench(MLSYS_F32, CONSTANT, s[0], s[1], s[2], filter);
+        bench(MLSYS_BF16, CONSTANT, s[0], s[1], s[2], filter);
     }
     for (size_t i = 0; i < sizeof quant / sizeof quant[0]; i++)
         for (size_t j = 0; j < sizeof ms / sizeof ms[0]; j++)
-            if (quant[i].n < 10000 || ms[j] <= 64)
-                bench(quant[i].t, true, false, ms[j], quant[i].n, quant[i].k, filter);
+            for (int flags = CONSTANT; flags <= (CONSTANT | INT8); flags += INT8)
+                if (quant[i].n < 10000 || ms[j] <= 64)
+                    bench(quant[i].t, flags, ms[j], quant[i].n, quant[i].k, filter);
     measure_machine();
     free(stream);
     mlsi_pool_destroy(pool);

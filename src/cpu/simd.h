@@ -31,6 +31,10 @@
  *   vi_add sub mul               modulo 2^32;  vi_mulhi_u: high half of the unsigned product
  *   vi_sll srl sra(v, count)     0 <= count <= 31, the same for all lanes
  *   vi_sllv vi_srlv(v, counts)   per lane; a count outside 0..31 (as unsigned) gives 0
+ *   vw_add sll sra               a VI as 2 * VF_LANES i16, modulo 2^16; 0 <= count <= 15
+ *   vw_dot_u8i8(a, b)            i16 lanes: sum of two products of neighbours, u8 of a by i8 of b. The
+ *                                sum must fit in i16, else it differs between instances
+ *   vi_dot_i16(a, b)             i32 lanes: sum of two products of neighbours, i16 by i16
  *   vi_eq gt lt                  signed
  *   vf_bits vf_from_bits         reinterpret
  *   vm_any vm_all                over all lanes

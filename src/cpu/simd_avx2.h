@@ -107,6 +107,13 @@ V_FN VM vi_eq(VI a, VI b) { return vf_from_bits(_mm256_cmpeq_epi32(a, b)); }
 V_FN VM vi_gt(VI a, VI b) { return vf_from_bits(_mm256_cmpgt_epi32(a, b)); }
 V_FN VM vi_lt(VI a, VI b) { return vf_from_bits(_mm256_cmpgt_epi32(b, a)); }
 
+/* i16 pairs and bytes in i32 lanes */
+V_FN VI vw_add(VI a, VI b) { return _mm256_add_epi16(a, b); }
+V_FN VI vw_sll(VI a, int count) { return _mm256_slli_epi16(a, count); }
+V_FN VI vw_sra(VI a, int count) { return _mm256_srai_epi16(a, count); }
+V_FN VI vw_dot_u8i8(VI a, VI b) { return _mm256_maddubs_epi16(a, b); }
+V_FN VI vi_dot_i16(VI a, VI b) { return _mm256_madd_epi16(a, b); }
+
 /* memory */
 V_FN VI vi_first_n_(int n) { return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), vi_iota()); }
 V_FN VF vf_load(const float *p) { return _mm256_loadu_ps(p); }

@@ -106,6 +106,13 @@ V_FN VM vi_eq(VI a, VI b) { return _mm512_cmpeq_epi32_mask(a, b); }
 V_FN VM vi_gt(VI a, VI b) { return _mm512_cmpgt_epi32_mask(a, b); }
 V_FN VM vi_lt(VI a, VI b) { return _mm512_cmplt_epi32_mask(a, b); }
 
+/* i16 pairs and bytes in i32 lanes */
+V_FN VI vw_add(VI a, VI b) { return _mm512_add_epi16(a, b); }
+V_FN VI vw_sll(VI a, int count) { return _mm512_slli_epi16(a, (unsigned)count); }
+V_FN VI vw_sra(VI a, int count) { return _mm512_srai_epi16(a, (unsigned)count); }
+V_FN VI vw_dot_u8i8(VI a, VI b) { return _mm512_maddubs_epi16(a, b); }
+V_FN VI vi_dot_i16(VI a, VI b) { return _mm512_madd_epi16(a, b); }
+
 /* memory */
 V_FN __mmask16 vm_first_n_(int n) { return (__mmask16)((1u << n) - 1u); }
 V_FN VF vf_load(const float *p) { return _mm512_loadu_ps(p); }

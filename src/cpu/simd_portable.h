@@ -139,6 +139,30 @@ V_FN VM vi_lt(VI a, VI b) { return (VM)(a < b); }
 V_FN VI vi_min(VI a, VI b) { return vi_select(vi_lt(a, b), a, b); }
 V_FN VI vi_max(VI a, VI b) { return vi_select(vi_gt(a, b), a, b); }
 
+/* i16 pairs and bytes in i32 lanes */
+typedef int16_t VW_ __attribute__((vector_size(16)));
+typedef uint16_t VUW_ __attribute__((vector_size(16)));
+typedef int8_t VB_ __attribute__((vector_size(16)));
+typedef uint8_t VUB_ __attribute__((vector_size(16)));
+V_FN VI vw_add(VI a, VI b) { return (VI)((VUW_)a + (VUW_)b); }
+V_FN VI vw_sll(VI a, int count) { return (VI)((VUW_)a << (uint16_t)count); }
+V_FN VI vw_sra(VI a, int count) { return (VI)((VW_)a >> (int16_t)count); }
+V_FN VI vw_dot_u8i8(VI a, VI b) {
+    VUB_ u = (VUB_)a;
+    VB_ s = (VB_)b;
+    VW_ r;
+    for (int i = 0; i < 8; i++)
+        r[i] = (int16_t)(u[2 * i] * s[2 * i] + u[2 * i + 1] * s[2 * i + 1]);
+    return (VI)r;
+}
+V_FN VI vi_dot_i16(VI a, VI b) {
+    VW_ x = (VW_)a, y = (VW_)b;
+    VI r;
+    V_EACH_
+    r[i] = (int32_t)((uint32_t)(x[2 * i] * y[2 * i]) + (uint32_t)(x[2 * i + 1] * y[2 * i + 1]));
+    return r;
+}
+
 /* memory */
 V_FN VF vf_load_n(const float *p, int n) {
     float t[VF_LANES] = {0};

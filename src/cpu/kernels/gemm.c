@@ -157,8 +157,8 @@ static const float *stage_a(const plan *p, const char *a, int64_t m0, int64_t ro
     return buffer;
 }
 
-/* One row of sums to C[m, n0 .. n0+n). */
-static void store_row(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n, const float *sums) {
+void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n,
+                            const float *sums) {
     int64_t size = mlsi_dtype_size(g->c_type);
     c += MLSI_K(gemm_index_offset)(&g->m, GEMM_C, m) * size;
     for (int64_t i = 0, run; i < n; i += run) {
@@ -221,7 +221,7 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
     }
     if (p->direct_c) return;
     for (int64_t r = 0; r < rows; r++)
-        store_row(g, c, m0 + r, n0, columns, sums + r * ldc);
+        MLSI_K(gemm_store_row)(g, c, m0 + r, n0, columns, sums + r * ldc);
 }
 
 /* Few rows: B streams once through registers. */
@@ -244,7 +244,7 @@ static void run_small(const plan *p, const char *a, int64_t b_batch, char *c, in
     g->source->rows(g, b_batch, n0 / g->source->width, ceil_div(columns, g->source->width),
                     (int)rows, as, lda, out, p->nb);
     for (int64_t r = 0; r < rows; r++)
-        store_row(g, c, r, n0, columns, out + r * p->nb);
+        MLSI_K(gemm_store_row)(g, c, r, n0, columns, out + r * p->nb);
 }
 
 static void run_item(void *user, int64_t item, int worker) {

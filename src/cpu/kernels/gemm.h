@@ -94,6 +94,10 @@ void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t,
                          const int64_t *row, int64_t rows, int64_t row_step,
                          const int64_t *column, int64_t columns, int64_t column_step);
 
+/* One row of sums to C[m, n0 .. n0 + n), rounded to C's dtype; c: the batch's first element. */
+void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n,
+                            const float *sums);
+
 /* Sources for float B. */
 extern const gemm_source MLSI_K(gemm_strided);   /* any strides */
 extern const gemm_source MLSI_K(gemm_row_major); /* f32, columns side by side, k at one distance */

@@ -86,6 +86,10 @@ void MLSI_K(quant_pack)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes, int6
 QUANT_FORMATS(QUANT_ROWS_DECLARE)
 #endif
 
+/* The product that a quant_matmul asks for, and whether operands are of the dtypes that rows take. */
+void MLSI_K(quant_problem)(gemm *g, const mlsi_kernel_args *args);
+bool MLSI_K(quant_operands)(const mlsi_query *q);
+
 /* Sources: packed panels of a dtype, and rows as the file has them (g->b, n strided). */
 const gemm_source *MLSI_K(quant_packed_source)(mlsys_dtype t);
 extern const gemm_source MLSI_K(quant_strided);

@@ -2,7 +2,7 @@
  * dequantised weights. */
 #include "cpu/kernels/quant.h"
 
-static void problem(gemm *g, const mlsi_kernel_args *args) {
+void MLSI_K(quant_problem)(gemm *g, const mlsi_kernel_args *args) {
     const mlsi_view *x = &args->in[0], *w = &args->in[1], *y = &args->out[0];
     int last = x->rank - 1;
     *g = (gemm){.a = x->data, .b = w->data, .c = y->data, .a_type = x->dtype, .b_type = w->dtype,
@@ -18,14 +18,14 @@ static void problem(gemm *g, const mlsi_kernel_args *args) {
 
 static mlsys_status run(const mlsi_kernel_args *args) {
     gemm g;
-    problem(&g, args);
+    MLSI_K(quant_problem)(&g, args);
     MLSI_K(gemm_run)(&g, args->pool, args->work);
     return MLSYS_OK;
 }
 
 static uint64_t work(const mlsi_kernel_args *args, int threads) {
     gemm g;
-    problem(&g, args);
+    MLSI_K(quant_problem)(&g, args);
     uint64_t strided = MLSI_K(gemm_work)(&g, threads);
     g.source = MLSI_K(quant_packed_source)(g.b_type);
     uint64_t packed = MLSI_K(gemm_work)(&g, threads);
@@ -44,12 +44,15 @@ static void pack(const mlsi_view *w, const void *attrs, void *packed, mlsi_pool 
                        w->shape[0], w->shape[1], packed, pool);
 }
 
+bool MLSI_K(quant_operands)(const mlsi_query *q) {
+    return q->n_in == 2 && mlsi_dtype_is_float(q->in[0].dtype) && q->in[0].dtype != MLSYS_F64 &&
+           mlsi_dtype_is_block(q->in[1].dtype) && q->in[1].rank == 2 &&
+           mlsi_dtype_is_float(q->out[0].dtype) && q->out[0].dtype != MLSYS_F64;
+}
+
 static bool accepts(const mlsi_query *q) {
     const mlsi_attr_quant_matmul *at = q->attrs;
-    return q->n_in == 2 && at->act == MLSI_ACT_F32 && mlsi_dtype_is_float(q->in[0].dtype) &&
-           q->in[0].dtype != MLSYS_F64 && mlsi_dtype_is_block(q->in[1].dtype) &&
-           q->in[1].rank == 2 && mlsi_dtype_is_float(q->out[0].dtype) &&
-           q->out[0].dtype != MLSYS_F64;
+    return at->act == MLSI_ACT_F32 && MLSI_K(quant_operands)(q);
 }
 
 static bool accepts_packed(const mlsi_query *q) { return accepts(q) && q->in[1].constant; }
