@@ -75,3 +75,9 @@ MLSI_FAULT_ROW(SHA256_LENGTH, "src/core/sha256.c", "unit/check_sha256",
                "the message length is written in bytes")
 MLSI_FAULT_ROW(API_FP_STATE, "src/api/api.h", "e2e/check_fp_state",
                "calls compute in the caller's floating-point state (BO-06)")
+MLSI_FAULT_ROW(DIM_FLOOR_DOMAIN, "src/ir/graph/dims.c", "unit/check_dims",
+               "floor(r / b) is taken for 0 when r < b, whether or not r >= 0 (BO-09)")
+MLSI_FAULT_ROW(DIM_TRUNCATES, "src/ir/graph/dims.c", "unit/check_dims",
+               "a negative constant in a division is rounded toward zero")
+MLSI_FAULT_ROW(DIM_DIVIDES, "src/ir/graph/dims.c", "unit/check_dims",
+               "a term leaves a division although the divisor does not divide its coefficient")

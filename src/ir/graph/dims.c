@@ -1,5 +1,8 @@
 #include "ir/graph/dims.h"
 
+#include "core/faults.h"
+#include "core/hash.h"
+
 #include <string.h>
 
 void mlsi_symtab_init(mlsi_symtab *t, mlsi_alloc *a) {
@@ -12,18 +15,21 @@ void mlsi_symtab_free(mlsi_symtab *t) {
     mlsi_mem_free(t->alloc, t->symbols);
     mlsi_mem_free(t->alloc, t->atoms);
     mlsi_mem_free(t->alloc, t->exprs);
+    mlsi_mem_free(t->alloc, t->slots);
     mlsi_arena_free(&t->arena);
-    t->symbols = NULL, t->atoms = NULL, t->exprs = NULL;
-    t->n_symbols = t->n_atoms = t->n_exprs = 0;
+    t->symbols = NULL, t->atoms = NULL, t->exprs = NULL, t->slots = NULL;
+    t->n_symbols = t->n_atoms = t->n_exprs = t->n_slots = 0;
     t->cap_symbols = t->cap_atoms = t->cap_exprs = 0;
 }
 
 bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d) { return d >= 0 || mlsi_dim_is_code(t, d); }
 
 static mlsys_status too_large(void) {
-    return mlsi_fail(MLSYS_E_UNSUPPORTED,
-                     "dim: expression has more than %d terms or %d factors in a term",
-                     MLSI_EXPR_TERMS, MLSI_TERM_ATOMS);
+    return mlsi_fail(
+        MLSYS_E_UNSUPPORTED,
+        "dim: expression has more than %d terms, %d factors in a term, or divisions nested "
+        "deeper than %d",
+        MLSI_EXPR_TERMS, MLSI_TERM_ATOMS, MLSI_DIM_NEST);
 }
 
 static mlsys_status overflow(void) { return mlsi_fail(MLSYS_E_SHAPE, "dim: overflow of int64"); }
@@ -31,39 +37,109 @@ static mlsys_status overflow(void) { return mlsi_fail(MLSYS_E_SHAPE, "dim: overf
 static mlsi_expr expand(const mlsi_symtab *t, int64_t d) {
     mlsi_expr e;
     memset(&e, 0, sizeof e);
-    if (d < 0) return t->exprs[MLSI_DIM_CODE - d];
-    if (d > 0) {
+    if (mlsi_dim_is_code(t, d)) return t->exprs[MLSI_DIM_CODE - d];
+    if (d) {
         e.n = 1;
         e.terms[0].coef = d;
     }
     return e;
 }
 
-/* Fixed order: more factors first, then by factors; the constant term is last. */
-static int term_order(const mlsi_term *a, const mlsi_term *b) {
-    if (a->n != b->n) return a->n > b->n ? -1 : 1;
-    for (int i = 0; i < a->n; i++)
-        if (a->atoms[i] != b->atoms[i]) return a->atoms[i] < b->atoms[i] ? -1 : 1;
-    return 0;
+/* ---- the fixed order ------------------------------------------------------------------------- */
+
+static int order_i64(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static int atom_order(const mlsi_symtab *t, int32_t i, int32_t j);
+
+/* More factors first, then by factors; the constant term is last. */
+static int term_order(const mlsi_symtab *t, const mlsi_term *a, const mlsi_term *b) {
+    int c = order_i64(b->n, a->n);
+    for (int i = 0; i < a->n && !c; i++)
+        c = atom_order(t, a->atoms[i], b->atoms[i]);
+    return c;
 }
 
+static int dim_order(const mlsi_symtab *t, int64_t a, int64_t b) {
+    if (a == b) return 0;
+    mlsi_expr x = expand(t, a), y = expand(t, b);
+    int c = order_i64(x.n, y.n);
+    for (int i = 0; i < x.n && !c; i++) {
+        c = term_order(t, &x.terms[i], &y.terms[i]);
+        if (!c) c = order_i64(x.terms[i].coef, y.terms[i].coef);
+    }
+    return c;
+}
+
+/* Symbols first, by number; then divisions by structure. Their nesting is bounded. */
+static int atom_order(const mlsi_symtab *t, int32_t i, int32_t j) {
+    const mlsi_atom *a = &t->atoms[i], *b = &t->atoms[j];
+    if (i == j) return 0;
+    if (!a->op || !b->op) {
+        if (a->op || b->op) return a->op ? 1 : -1;
+        return order_i64(a->symbol, b->symbol);
+    }
+    int c = dim_order(t, a->a, b->a);
+    return c ? c : dim_order(t, a->b, b->b);
+}
+
+enum { ADD_DONE, ADD_OVERFLOW, ADD_FULL };
+
 /* e += term, keeping order and dropping zero coefficients. */
-static mlsys_status add_term(mlsi_expr *e, const mlsi_term *term) {
+static int try_add(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term) {
     int i = 0;
-    if (!term->coef) return MLSYS_OK;
-    while (i < e->n && term_order(&e->terms[i], term) < 0) i++;
-    if (i < e->n && term_order(&e->terms[i], term) == 0) {
-        if (!mlsi_add_i64(e->terms[i].coef, term->coef, &e->terms[i].coef)) return overflow();
-        if (!e->terms[i].coef) {
+    if (!term->coef) return ADD_DONE;
+    if (term->coef == INT64_MIN) return ADD_OVERFLOW;
+    while (i < e->n && term_order(t, &e->terms[i], term) < 0)
+        i++;
+    if (i < e->n && term_order(t, &e->terms[i], term) == 0) {
+        int64_t *coef = &e->terms[i].coef;
+        if (!mlsi_add_i64(*coef, term->coef, coef) || *coef == INT64_MIN) return ADD_OVERFLOW;
+        if (!*coef) {
             memmove(&e->terms[i], &e->terms[i + 1], sizeof *term * (size_t)(e->n - i - 1));
             memset(&e->terms[--e->n], 0, sizeof *term);
         }
-        return MLSYS_OK;
+        return ADD_DONE;
     }
-    if (e->n == MLSI_EXPR_TERMS) return too_large();
+    if (e->n == MLSI_EXPR_TERMS) return ADD_FULL;
     memmove(&e->terms[i + 1], &e->terms[i], sizeof *term * (size_t)(e->n - i));
     e->terms[i] = *term;
     e->n++;
+    return ADD_DONE;
+}
+
+static mlsys_status add_term(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term) {
+    int result = try_add(t, e, term);
+    return result == ADD_DONE ? MLSYS_OK : result == ADD_FULL ? too_large() : overflow();
+}
+
+bool mlsi_expr_add_multiple(const mlsi_symtab *t, mlsi_expr *e, int64_t d, int64_t k) {
+    mlsi_expr x = expand(t, d);
+    for (int i = 0; i < x.n; i++) {
+        if (!mlsi_mul_i64(x.terms[i].coef, k, &x.terms[i].coef)) return false;
+        if (try_add(t, e, &x.terms[i]) != ADD_DONE) return false;
+    }
+    return true;
+}
+
+/* ---- interning ------------------------------------------------------------------------------- */
+
+static uint64_t expr_hash(const mlsi_expr *e) {
+    uint64_t h = mlsi_hash_u64(MLSI_HASH_SEED, (uint64_t)e->n);
+    return mlsi_hash_mix(mlsi_hash_bytes(h, e->terms, sizeof e->terms[0] * (size_t)e->n));
+}
+
+static mlsys_status rehash(mlsi_symtab *t) {
+    int64_t n = t->n_slots ? 2 * t->n_slots : 64;
+    int32_t *slots;
+    MLSI_TRY(MLSI_NEW_N(t->alloc, n, &slots));
+    for (int64_t i = 0; i < t->n_exprs; i++) {
+        int64_t at = (int64_t)(expr_hash(&t->exprs[i]) & (uint64_t)(n - 1));
+        while (slots[at])
+            at = (at + 1) & (n - 1);
+        slots[at] = (int32_t)(i + 1);
+    }
+    mlsi_mem_free(t->alloc, t->slots);
+    t->slots = slots;
+    t->n_slots = n;
     return MLSYS_OK;
 }
 
@@ -71,43 +147,76 @@ static mlsys_status intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out) {
     if (e->n == 0) return *out = 0, MLSYS_OK;
     if (e->n == 1 && e->terms[0].n == 0 && e->terms[0].coef > 0)
         return *out = e->terms[0].coef, MLSYS_OK;
-    for (int64_t i = 0; i < t->n_exprs; i++)
-        if (!memcmp(&t->exprs[i], e, sizeof *e)) return *out = MLSI_DIM_CODE - i, MLSYS_OK;
+    if (t->n_exprs * 2 >= t->n_slots) MLSI_TRY(rehash(t));
+    int64_t at = (int64_t)(expr_hash(e) & (uint64_t)(t->n_slots - 1));
+    for (; t->slots[at]; at = (at + 1) & (t->n_slots - 1))
+        if (!memcmp(&t->exprs[t->slots[at] - 1], e, sizeof *e))
+            return *out = MLSI_DIM_CODE - (t->slots[at] - 1), MLSYS_OK;
+    if (t->n_exprs == INT32_MAX - 1)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "dim: more than 2^31 expressions");
     MLSI_TRY(MLSI_GROW(t->alloc, &t->exprs, &t->cap_exprs, t->n_exprs + 1));
     *out = MLSI_DIM_CODE - t->n_exprs;
     t->exprs[t->n_exprs++] = *e;
+    t->slots[at] = (int32_t)t->n_exprs;
     return MLSYS_OK;
 }
 
-static void atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *lo, int64_t *hi);
-
-static mlsys_status atom_dim(mlsi_symtab *t, const mlsi_atom *atom, int64_t *out) {
+/* coef times one atom; the atom is interned when new. */
+static mlsys_status atom_expr(mlsi_symtab *t, const mlsi_atom *atom, int64_t coef, mlsi_expr *out) {
     int64_t i = 0;
-    while (i < t->n_atoms && memcmp(&t->atoms[i], atom, sizeof *atom)) i++;
+    while (i < t->n_atoms && memcmp(&t->atoms[i], atom, sizeof *atom))
+        i++;
     if (i == t->n_atoms) {
         MLSI_TRY(MLSI_GROW(t->alloc, &t->atoms, &t->cap_atoms, i + 1));
         t->atoms[t->n_atoms++] = *atom;
     }
-    mlsi_expr e;
-    memset(&e, 0, sizeof e);
-    e.n = 1;
-    e.terms[0].coef = 1;
-    e.terms[0].n = 1;
-    e.terms[0].atoms[0] = (int32_t)i;
-    return intern(t, &e, out);
+    memset(out, 0, sizeof *out);
+    out->n = 1;
+    out->terms[0].coef = coef;
+    out->terms[0].n = 1;
+    out->terms[0].atoms[0] = (int32_t)i;
+    return MLSYS_OK;
+}
+
+/* Atoms of the written-out expression, and how deep its divisions nest. */
+static int dim_weight(const mlsi_symtab *t, int64_t d, int *nest) {
+    int weight = 1;
+    *nest = 0;
+    if (!mlsi_dim_is_code(t, d)) return weight;
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
+    for (int i = 0; i < e->n; i++)
+        for (int j = 0; j < e->terms[i].n; j++) {
+            const mlsi_atom *atom = &t->atoms[e->terms[i].atoms[j]];
+            int a = 0, b = 0;
+            weight++;
+            if (!atom->op) continue;
+            weight += dim_weight(t, atom->a, &a) + dim_weight(t, atom->b, &b);
+            a = (a > b ? a : b) + 1;
+            if (a > *nest) *nest = a;
+        }
+    return weight;
+}
+
+/* ---- construction ---------------------------------------------------------------------------- */
+
+static mlsys_status check_symbol(const char *name, int64_t min, int64_t max, int64_t divisor) {
+    if (!name || !name[0] || strlen(name) > 63 || strspn(name, "0123456789") ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
+        return mlsi_fail(MLSYS_E_ARG,
+                         "symbol: \"%.80s\" is not a name (letters, digits, _; at most 63)",
+                         name ? name : "");
+    if (min < 0 || max < min || divisor < 1 || max / divisor * divisor < min)
+        return mlsi_fail(MLSYS_E_ARG, "symbol %s: range [%lld, %lld] divisor %lld holds no extent",
+                         name, (long long)min, (long long)max, (long long)divisor);
+    return MLSYS_OK;
 }
 
 mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int64_t max,
                              int64_t divisor, int64_t *out) {
-    if (!name || !name[0] || strlen(name) > 63 || strspn(name, "0123456789") ||
-        name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
-        return mlsi_fail(MLSYS_E_ARG, "symbol: \"%s\" is not a name (letters, digits, _; at most 63)",
-                         name ? name : "");
-    if (min < 0 || max < min || divisor < 1 || max / divisor * divisor < min)
-        return mlsi_fail(MLSYS_E_ARG, "symbol %s: range [%lld, %lld] divisor %lld holds no extent", name,
-                         (long long)min, (long long)max, (long long)divisor);
+    MLSI_TRY(check_symbol(name, min, max, divisor));
     int64_t i = 0;
-    while (i < t->n_symbols && strcmp(t->symbols[i].name, name)) i++;
+    while (i < t->n_symbols && strcmp(t->symbols[i].name, name))
+        i++;
     if (i < t->n_symbols) {
         const mlsi_symbol *s = &t->symbols[i];
         if (s->min != min || s->max != max || s->divisor != divisor)
@@ -122,16 +231,18 @@ mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int6
         MLSI_TRY(mlsi_arena_strdup(&t->arena, name, &s.name));
         t->symbols[t->n_symbols++] = s;
     }
+    int64_t least = min / divisor + (min % divisor != 0), most = max / divisor;
+    if (least == most) return *out = least * divisor, MLSYS_OK; /* one value: a constant */
     mlsi_atom atom;
+    mlsi_expr e;
     memset(&atom, 0, sizeof atom);
     atom.symbol = (int32_t)i;
-    int64_t lo, hi;
-    atom_range(t, &atom, &lo, &hi);
-    if (lo == hi) return *out = lo, MLSYS_OK; /* one value only: as good as a constant */
-    return atom_dim(t, &atom, out);
+    MLSI_TRY(atom_expr(t, &atom, divisor, &e));
+    return intern(t, &e, out);
 }
 
-static mlsys_status multiply(const mlsi_expr *a, const mlsi_expr *b, mlsi_expr *out) {
+static mlsys_status multiply(const mlsi_symtab *t, const mlsi_expr *a, const mlsi_expr *b,
+                             mlsi_expr *out) {
     memset(out, 0, sizeof *out);
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < b->n; j++) {
@@ -141,10 +252,11 @@ static mlsys_status multiply(const mlsi_expr *a, const mlsi_expr *b, mlsi_expr *
             if (!mlsi_mul_i64(x->coef, y->coef, &p.coef)) return overflow();
             if (x->n + y->n > MLSI_TERM_ATOMS) return too_large();
             for (int u = 0, v = 0; u < x->n || v < y->n;)
-                p.atoms[p.n++] = v == y->n || (u < x->n && x->atoms[u] <= y->atoms[v])
-                                     ? x->atoms[u++]
-                                     : y->atoms[v++];
-            MLSI_TRY(add_term(out, &p));
+                p.atoms[p.n++] =
+                    v == y->n || (u < x->n && atom_order(t, x->atoms[u], y->atoms[v]) <= 0)
+                        ? x->atoms[u++]
+                        : y->atoms[v++];
+            MLSI_TRY(add_term(t, out, &p));
         }
     return MLSYS_OK;
 }
@@ -152,7 +264,8 @@ static mlsys_status multiply(const mlsi_expr *a, const mlsi_expr *b, mlsi_expr *
 /* term / divisor when every factor of the divisor is in the term. */
 static bool divide_term(const mlsi_term *term, const mlsi_term *divisor, mlsi_term *out) {
     memset(out, 0, sizeof *out);
-    if (term->coef % divisor->coef) return false;
+    /* |coef| < 2^63: no overflow */
+    if (term->coef % divisor->coef && !mlsi_fault(MLSI_FAULT_DIM_DIVIDES)) return false;
     out->coef = term->coef / divisor->coef;
     int v = 0;
     for (int u = 0; u < term->n; u++) {
@@ -164,42 +277,63 @@ static bool divide_term(const mlsi_term *term, const mlsi_term *divisor, mlsi_te
     return v == divisor->n;
 }
 
-/* floor(a / b): terms that b divides leave the division exactly, since floor(q*b + r over b) is
- * q + floor(r / b); what remains becomes one atom. */
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+
+/* floor(r / b) as one atom, or a number where the ranges leave only one: 0 needs 0 <= r < b, so the
+ * lower bound counts as much as the upper one. */
+static mlsys_status add_floor(mlsi_symtab *t, const mlsi_expr *r, int64_t b, mlsi_expr *q) {
+    mlsi_atom atom;
+    mlsi_expr e;
+    int64_t lo, hi;
+    int na, nb;
+    memset(&atom, 0, sizeof atom);
+    atom.op = '/';
+    atom.b = b;
+    MLSI_TRY(intern(t, r, &atom.a));
+    bool known = mlsi_atom_range(t, &atom, &lo, &hi);
+    if (mlsi_fault(MLSI_FAULT_DIM_FLOOR_DOMAIN) && hi == 0) lo = 0;
+    if (known && lo == hi) {
+        mlsi_term constant = {.coef = lo};
+        return add_term(t, q, &constant);
+    }
+    if (dim_weight(t, atom.a, &na) + dim_weight(t, b, &nb) > MLSI_DIM_WEIGHT ||
+        (na > nb ? na : nb) >= MLSI_DIM_NEST)
+        return too_large();
+    MLSI_TRY(atom_expr(t, &atom, 1, &e));
+    return add_term(t, q, &e.terms[0]);
+}
+
+/* floor(a / b): terms that b divides leave the division exactly, since floor((q*b + r) / b) is
+ * q + floor(r / b); of a constant over a constant the part in [0, b) stays inside. */
 static mlsys_status divide(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out) {
     int64_t lo, hi;
+    char text[80];
     mlsi_dim_range(t, b, &lo, &hi);
-    if (lo < 1) return mlsi_fail(MLSYS_E_SHAPE, "dim: divisor may be %lld", (long long)lo);
+    if (lo < 1)
+        return mlsi_fail(MLSYS_E_SHAPE, "dim: divisor %s may be %lld",
+                         mlsi_dim_text(t, b, text, sizeof text), (long long)lo);
+    if (a == b) return *out = 1, MLSYS_OK;
     mlsi_expr x = expand(t, a), y = expand(t, b), q, r;
     memset(&q, 0, sizeof q);
     memset(&r, 0, sizeof r);
-    if (a == b) return *out = 1, MLSYS_OK;
     for (int i = 0; i < x.n; i++) {
         mlsi_term part, rest = x.terms[i];
-        if (y.n == 1 && divide_term(&x.terms[i], &y.terms[0], &part)) {
-            MLSI_TRY(add_term(&q, &part));
+        if (y.n == 1 && divide_term(&rest, &y.terms[0], &part)) {
+            MLSI_TRY(add_term(t, &q, &part));
             continue;
         }
-        if (b > 0 && rest.n == 0) { /* constant over constant: keep the remainder in [0, b) */
-            int64_t f = rest.coef / b - (rest.coef % b < 0);
+        if (b > 0 && rest.n == 0) {
             part = rest;
-            part.coef = f;
-            rest.coef -= f * b;
-            MLSI_TRY(add_term(&q, &part));
+            part.coef = floor_div(rest.coef, b);
+            rest.coef %= b;
+            if (rest.coef < 0) rest.coef += b;
+            if (mlsi_fault(MLSI_FAULT_DIM_TRUNCATES) && part.coef < 0)
+                part.coef += rest.coef > 0, rest.coef = 0;
+            MLSI_TRY(add_term(t, &q, &part));
         }
-        MLSI_TRY(add_term(&r, &rest));
+        MLSI_TRY(add_term(t, &r, &rest));
     }
-    if (r.n && !(b > 0 && r.n == 1 && r.terms[0].n == 0)) {
-        mlsi_atom atom;
-        memset(&atom, 0, sizeof atom);
-        atom.op = '/';
-        MLSI_TRY(intern(t, &r, &atom.a));
-        atom.b = b;
-        int64_t d;
-        MLSI_TRY(atom_dim(t, &atom, &d));
-        mlsi_expr e = expand(t, d);
-        MLSI_TRY(add_term(&q, &e.terms[0]));
-    }
+    if (r.n) MLSI_TRY(add_floor(t, &r, b, &q));
     return intern(t, &q, out);
 }
 
@@ -216,17 +350,31 @@ mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *
     }
     mlsi_expr x = expand(t, a), y = expand(t, b), r;
     if (op == '*') {
-        MLSI_TRY(multiply(&x, &y, &r));
+        MLSI_TRY(multiply(t, &x, &y, &r));
         return intern(t, &r, out);
     }
     if (op != '+' && op != '-')
         return mlsi_fail(MLSYS_E_ARG, "dim: operator %d is not one of + - * / %%", op);
     for (int i = 0; i < y.n; i++) {
         mlsi_term term = y.terms[i];
-        if (op == '-' && !mlsi_mul_i64(term.coef, -1, &term.coef)) return overflow();
-        MLSI_TRY(add_term(&x, &term));
+        if (op == '-') term.coef = -term.coef;
+        MLSI_TRY(add_term(t, &x, &term));
     }
     return intern(t, &x, out);
+}
+
+/* a == c * b for a constant c? */
+static mlsys_status constant_ratio(mlsi_symtab *t, const mlsi_expr *x, const mlsi_expr *y,
+                                   int64_t *out, bool *exact) {
+    if (x->n != y->n || x->terms[0].coef % y->terms[0].coef) return MLSYS_OK;
+    int64_t c = x->terms[0].coef / y->terms[0].coef, product;
+    for (int i = 0; i < x->n; i++) {
+        if (term_order(t, &x->terms[i], &y->terms[i]) ||
+            !mlsi_mul_i64(y->terms[i].coef, c, &product) || product != x->terms[i].coef)
+            return MLSYS_OK;
+    }
+    if (c < 1) return MLSYS_OK;
+    return *out = c, *exact = true, MLSYS_OK;
 }
 
 mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out,
@@ -235,135 +383,60 @@ mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t
     *out = 0;
     if (b == 0) return MLSYS_OK;
     if (a == b) return *exact = true, *out = 1, MLSYS_OK;
+    if (a == 0) return *exact = true, MLSYS_OK;
     mlsi_expr x = expand(t, a), y = expand(t, b), q;
     memset(&q, 0, sizeof q);
-    if (y.n != 1) { /* a == c * b for a constant c? */
-        if (x.n != y.n || x.terms[0].coef % y.terms[0].coef) return MLSYS_OK;
-        int64_t c = x.terms[0].coef / y.terms[0].coef, product;
-        if (c < 1 || mlsi_dim_op(t, '*', b, c, &product) != MLSYS_OK || product != a)
-            return MLSYS_OK;
-        return *out = c, *exact = true, MLSYS_OK;
-    }
+    if (y.n != 1) return constant_ratio(t, &x, &y, out, exact);
     for (int i = 0; i < x.n; i++) {
         mlsi_term part;
         if (!divide_term(&x.terms[i], &y.terms[0], &part)) return MLSYS_OK;
-        MLSI_TRY(add_term(&q, &part));
+        MLSI_TRY(add_term(t, &q, &part));
     }
     *exact = true;
     return intern(t, &q, out);
 }
 
-static int64_t sat_mul(int64_t a, int64_t b) {
-    int64_t r;
-    if (mlsi_mul_i64(a, b, &r)) return r;
-    return (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
-}
-static int64_t sat_add(int64_t a, int64_t b) {
-    int64_t r;
-    if (mlsi_add_i64(a, b, &r)) return r;
-    return a < 0 ? INT64_MIN : INT64_MAX;
-}
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
-
-static void atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *lo, int64_t *hi) {
-    if (!atom->op) {
-        const mlsi_symbol *s = &t->symbols[atom->symbol];
-        int64_t d = s->divisor;
-        *lo = s->min % d ? sat_add(s->min - s->min % d, d) : s->min;
-        *hi = s->max - s->max % d;
-        return;
-    }
-    int64_t a0, a1, b0, b1;
-    mlsi_dim_range(t, atom->a, &a0, &a1);
-    mlsi_dim_range(t, atom->b, &b0, &b1);
-    if (b0 < 1) b0 = 1;
-    *lo = floor_div(a0, a0 < 0 ? b0 : b1);
-    *hi = floor_div(a1, a1 < 0 ? b1 : b0);
-}
-
-void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max) {
-    if (!mlsi_dim_is_code(t, d)) {
-        *min = *max = d;
-        return;
-    }
-    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
-    *min = *max = 0;
-    for (int i = 0; i < e->n; i++) {
-        int64_t lo = e->terms[i].coef, hi = lo;
-        for (int j = 0; j < e->terms[i].n; j++) {
-            int64_t a, b;
-            atom_range(t, &t->atoms[e->terms[i].atoms[j]], &a, &b);
-            int64_t p[4] = {sat_mul(lo, a), sat_mul(lo, b), sat_mul(hi, a), sat_mul(hi, b)};
-            lo = hi = p[0];
-            for (int k = 1; k < 4; k++) {
-                if (p[k] < lo) lo = p[k];
-                if (p[k] > hi) hi = p[k];
-            }
-        }
-        *min = sat_add(*min, lo);
-        *max = sat_add(*max, hi);
-    }
-}
-
-static mlsys_status atom_eval(const mlsi_symtab *t, const mlsi_atom *atom, const int64_t *binding,
-                              int64_t *out) {
-    if (!atom->op) return *out = binding[atom->symbol], MLSYS_OK;
-    int64_t a, b;
-    MLSI_TRY(mlsi_dim_eval(t, atom->a, binding, &a));
-    MLSI_TRY(mlsi_dim_eval(t, atom->b, binding, &b));
-    if (b < 1) return mlsi_fail(MLSYS_E_SHAPE, "dim: division by %lld", (long long)b);
-    *out = floor_div(a, b);
-    return MLSYS_OK;
-}
-
-mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out) {
-    if (!mlsi_dim_is_code(t, d)) return *out = d, MLSYS_OK;
-    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
-    int64_t sum = 0;
-    for (int i = 0; i < e->n; i++) {
-        int64_t product = e->terms[i].coef, v;
-        for (int j = 0; j < e->terms[i].n; j++) {
-            MLSI_TRY(atom_eval(t, &t->atoms[e->terms[i].atoms[j]], binding, &v));
-            if (!mlsi_mul_i64(product, v, &product)) return overflow();
-        }
-        if (!mlsi_add_i64(sum, product, &sum)) return overflow();
-    }
-    *out = sum;
-    return MLSYS_OK;
-}
-
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d) {
     if (!mlsi_dim_is_code(t, d)) return -1;
     const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
-    if (e->n != 1 || e->terms[0].coef != 1 || e->terms[0].n != 1) return -1;
+    if (e->n != 1 || e->terms[0].n != 1) return -1;
     const mlsi_atom *atom = &t->atoms[e->terms[0].atoms[0]];
-    return atom->op ? -1 : atom->symbol;
+    if (atom->op || e->terms[0].coef != t->symbols[atom->symbol].divisor) return -1;
+    return atom->symbol;
+}
+
+/* One term of another table's expression. */
+static mlsys_status import_term(mlsi_symtab *to, const mlsi_symtab *from, const mlsi_term *term,
+                                int64_t *out) {
+    int64_t v;
+    mlsi_expr c;
+    memset(&c, 0, sizeof c);
+    c.n = 1;
+    c.terms[0].coef = term->coef;
+    MLSI_TRY(intern(to, &c, out));
+    for (int j = 0; j < term->n; j++) {
+        mlsi_atom atom = from->atoms[term->atoms[j]];
+        if (atom.op) {
+            MLSI_TRY(mlsi_dim_import(to, from, atom.a, &atom.a));
+            MLSI_TRY(mlsi_dim_import(to, from, atom.b, &atom.b));
+            MLSI_TRY(mlsi_dim_op(to, atom.op, atom.a, atom.b, &v));
+        } else {
+            const mlsi_symbol *s = &from->symbols[atom.symbol];
+            MLSI_TRY(mlsi_dim_symbol(to, s->name, s->min, s->max, s->divisor, &v));
+            MLSI_TRY(mlsi_dim_op(to, '/', v, s->divisor, &v)); /* its unit */
+        }
+        MLSI_TRY(mlsi_dim_op(to, '*', *out, v, out));
+    }
+    return MLSYS_OK;
 }
 
 mlsys_status mlsi_dim_import(mlsi_symtab *to, const mlsi_symtab *from, int64_t d, int64_t *out) {
     if (!mlsi_dim_is_code(from, d)) return *out = d, MLSYS_OK;
     mlsi_expr e = from->exprs[MLSI_DIM_CODE - d];
-    int64_t sum = 0;
+    int64_t sum = 0, term;
     for (int i = 0; i < e.n; i++) {
-        mlsi_expr c;
-        memset(&c, 0, sizeof c);
-        c.n = 1;
-        c.terms[0].coef = e.terms[i].coef;
-        int64_t product, v;
-        MLSI_TRY(intern(to, &c, &product));
-        for (int j = 0; j < e.terms[i].n; j++) {
-            mlsi_atom atom = from->atoms[e.terms[i].atoms[j]];
-            if (!atom.op) {
-                const mlsi_symbol *s = &from->symbols[atom.symbol];
-                MLSI_TRY(mlsi_dim_symbol(to, s->name, s->min, s->max, s->divisor, &v));
-            } else {
-                MLSI_TRY(mlsi_dim_import(to, from, atom.a, &atom.a));
-                MLSI_TRY(mlsi_dim_import(to, from, atom.b, &atom.b));
-                MLSI_TRY(mlsi_dim_op(to, atom.op, atom.a, atom.b, &v));
-            }
-            MLSI_TRY(mlsi_dim_op(to, '*', product, v, &product));
-        }
-        MLSI_TRY(mlsi_dim_op(to, '+', sum, product, &sum));
+        MLSI_TRY(import_term(to, from, &e.terms[i], &term));
+        MLSI_TRY(mlsi_dim_op(to, '+', sum, term, &sum));
     }
     *out = sum;
     return MLSYS_OK;

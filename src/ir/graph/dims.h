@@ -1,12 +1,16 @@
 /* Symbolic extents. A dim is an int64: >= 0 an extent, < 0 the name of an interned expression.
  *
- * Expressions are kept in one normal form, a sum of integer multiples of products of atoms in a fixed
- * order, so two dims are provably equal by this algebra exactly when their codes are equal. Atoms are
- * symbols (a name with min, max, divisor) and floor divisions or remainders that did not cancel.
- * All arithmetic is checked; an overflow is an error, never a wrong extent.
+ * Expressions are kept in one normal form, a sum of integer multiples of products of atoms in a
+ * fixed order, so two dims are provably equal by this algebra exactly when their codes are equal.
+ * Atoms are units of symbols and floor divisions that did not cancel. A symbol (a name with min,
+ * max, divisor) is divisor times its unit, so S/2 is exact when S is a multiple of 2; a remainder a
+ * % b is a - b*floor(a/b). The order looks at structure only, never at when something was interned,
+ * so equal expressions print equally in every table with the same symbols. All arithmetic is
+ * checked; an overflow is an error, never a wrong extent.
  *
- * Codes of expressions are MLSI_DIM_CODE, MLSI_DIM_CODE - 1, ...: far from the small negative numbers
- * that keep their own meaning in attributes that may hold dims (reshape's -1, slice bounds). */
+ * Codes of expressions are MLSI_DIM_CODE, MLSI_DIM_CODE - 1, ...: far from the small negative
+ * numbers that keep their own meaning in attributes that may hold dims (reshape's -1, slice
+ * bounds). */
 #ifndef MLSI_IR_DIMS_H
 #define MLSI_IR_DIMS_H
 
@@ -14,7 +18,8 @@
 
 #define MLSI_DIM_CODE (-((int64_t)1 << 40))
 
-enum { MLSI_TERM_ATOMS = 4, MLSI_EXPR_TERMS = 12 };
+/* Bounds of an expression; nesting and weight bound every recursion over one. */
+enum { MLSI_TERM_ATOMS = 4, MLSI_EXPR_TERMS = 12, MLSI_DIM_NEST = 8, MLSI_DIM_WEIGHT = 64 };
 
 typedef struct mlsi_symbol {
     const char *name;
@@ -22,20 +27,21 @@ typedef struct mlsi_symbol {
 } mlsi_symbol;
 
 typedef struct mlsi_atom {
-    int32_t op;      /* 0 = symbol, '/' = floor division, '%' = remainder */
-    int32_t symbol;  /* index of the symbol */
-    int64_t a, b;    /* operand dims of '/' and '%' */
+    int32_t op;     /* 0 = unit of a symbol: value / divisor; '/' = floor division */
+    int32_t symbol; /* index of the symbol */
+    int64_t a, b;   /* operand dims of '/' */
 } mlsi_atom;
 
-typedef struct mlsi_term {
+typedef struct mlsi_term { /* compared as bytes: no padding */
     int64_t coef;
-    int32_t n;                      /* atoms, ascending; n = 0 is the constant term */
+    int32_t n; /* atoms, ascending; n = 0 is the constant term */
     int32_t atoms[MLSI_TERM_ATOMS];
+    int32_t zero;
 } mlsi_term;
 
 typedef struct mlsi_expr {
-    int32_t n;
-    mlsi_term terms[MLSI_EXPR_TERMS]; /* in the fixed order, coef != 0 */
+    int32_t n, zero;
+    mlsi_term terms[MLSI_EXPR_TERMS]; /* in the fixed order; coef is neither 0 nor INT64_MIN */
 } mlsi_expr;
 
 typedef struct mlsi_symtab {
@@ -47,6 +53,8 @@ typedef struct mlsi_symtab {
     int64_t n_atoms, cap_atoms;
     mlsi_expr *exprs;
     int64_t n_exprs, cap_exprs;
+    int32_t *slots; /* hash table of exprs: number + 1, 0 = free */
+    int64_t n_slots;
 } mlsi_symtab;
 
 void mlsi_symtab_init(mlsi_symtab *t, mlsi_alloc *a);
@@ -55,14 +63,15 @@ void mlsi_symtab_free(mlsi_symtab *t);
 /* A symbol; the same name again must have the same range and gives the same dim. */
 mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int64_t max,
                              int64_t divisor, int64_t *out);
-/* op in '+', '-', '*', '/', '%' ('/' rounds down; divisor must be provably > 0). Intermediate
- * expressions may be negative; a type's extents may not (mlsi_dim_range tells). */
+/* op in '+', '-', '*', '/', '%' ('/' rounds down, so '%' is in [0, b); b must be provably > 0).
+ * Intermediate expressions may be negative; a type's extents may not (mlsi_dim_range tells). */
 mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *out);
 /* Exact quotient a / b when b provably divides a, else *exact = false. */
 mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out, bool *exact);
-/* Interval that holds the value for all symbols in range; saturates at the int64 ends. */
+/* Interval that holds the value for all symbols in range; saturates at the int64 ends. Not always
+ * the smallest one. */
 void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max);
-/* Value under a binding (one int64 per symbol). */
+/* Value under a binding (one int64 per symbol, each a multiple of its divisor). */
 mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out);
 /* Is d a plain symbol? Its index, or -1. */
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d);
@@ -80,5 +89,12 @@ const char *mlsi_dim_text(const mlsi_symtab *t, int64_t d, char *buf, int cap);
 mlsys_status mlsi_dim_parse(mlsi_symtab *t, const char **p, int64_t *out);
 /* Translate a dim of one table into another one (symbols by name). */
 mlsys_status mlsi_dim_import(mlsi_symtab *to, const mlsi_symtab *from, int64_t d, int64_t *out);
+
+/* ---- between the files of this module ---- */
+
+/* e += k * d; false when that overflows or has too many terms. */
+bool mlsi_expr_add_multiple(const mlsi_symtab *t, mlsi_expr *e, int64_t d, int64_t k);
+/* Interval of an atom; false when an end saturated on the way. */
+bool mlsi_atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *min, int64_t *max);
 
 #endif
