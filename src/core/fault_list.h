@@ -35,16 +35,16 @@ MLSI_FAULT_ROW(RESHAPE_MERGE, "src/core/layout.c", "unit/check_layout",
                "reshape calls a view what needs a copy")
 MLSI_FAULT_ROW(BLOCK_CUT, "src/core/layout.c", "unit/check_layout",
                "views may start inside a block")
-MLSI_FAULT_ROW(OVERLAP_SORTED_ONLY, "src/core/layout_overlap.c", "unit/check_layout",
+MLSI_FAULT_ROW(OVERLAP_SORTED_ONLY, "src/core/layout_overlap.c", "unit/check_overlap",
                "layouts that only the search clears are said to overlap themselves")
-MLSI_FAULT_ROW(COPY_OVERLAP, "src/core/copy.c", "unit/check_tensor",
+MLSI_FAULT_ROW(COPY_OVERLAP, "src/core/copy.c", "unit/check_copy",
                "overlapping copies run in place (BO-05)")
-MLSI_FAULT_ROW(COPY_TILE_EDGE, "src/core/transpose.c", "unit/check_tensor",
+MLSI_FAULT_ROW(COPY_TILE_EDGE, "src/core/transpose.c", "unit/check_copy",
                "the last column of a ragged tile is not copied")
 MLSI_FAULT_ROW(HANDLE_GENERATION, "src/core/handle.c", "unit/check_handle",
                "a slot keeps its generation when its object dies")
 MLSI_FAULT_ROW(HANDLE_FORK, "src/core/handle.c", "unit/check_handle", "a forked child may go on")
-MLSI_FAULT_ROW(HANDLE_BUSY, "src/core/handle.c", "unit/check_handle",
+MLSI_FAULT_ROW(HANDLE_BUSY, "src/core/handle.c", "unit/check_handle_life",
                "two threads may use a stream at once")
 MLSI_FAULT_ROW(POOL_WAIT, "src/core/pool.c", "unit/check_pool",
                "a job returns while workers are inside")
@@ -73,11 +73,87 @@ MLSI_FAULT_ROW(STORAGE_LEAK, "src/core/tensor.c", "unit/check_alloc",
                "a storage whose memory cannot be had leaks its record")
 MLSI_FAULT_ROW(SHA256_LENGTH, "src/core/sha256.c", "unit/check_sha256",
                "the message length is written in bytes")
+MLSI_FAULT_ROW(OPS_SUM_LANES, "src/ir/ops/scalar.c", "unit/check_ops_values",
+               "the canonical sum runs in one lane")
+MLSI_FAULT_ROW(OPS_DOT_TAIL, "src/ir/ops/scalar.c", "unit/check_ops_values",
+               "a last segment of one product is dropped")
+MLSI_FAULT_ROW(OPS_SCAN_CHAIN, "src/ir/ops/scan.c", "unit/check_ops_values",
+               "a scan is one chain instead of segments of 64")
+MLSI_FAULT_ROW(OPS_MAX_DROPS_NAN, "src/ir/ops/reference.h", "unit/check_ops_values",
+               "max is compare-and-select and loses a NaN (BO-03)")
+MLSI_FAULT_ROW(OPS_MOD_SIGN, "src/ir/ops/elementwise_binary.c", "unit/check_ops_values",
+               "float mod has the sign of the dividend")
+MLSI_FAULT_ROW(OPS_EMPTY_MAX, "src/ir/ops/reduce.c", "errors/check_op_errors",
+               "a maximum over an empty axis is accepted (BO-02)")
+MLSI_FAULT_ROW(OPS_BROADCAST_TYPE, "src/ir/ops/infer_rules.c", "errors/check_op_errors",
+               "unequal extents broadcast")
+MLSI_FAULT_ROW(OPS_ATTR_EQUAL, "src/ir/ops/attrs.c", "unit/check_ops",
+               "attributes that differ in a number compare equal")
+MLSI_FAULT_ROW(OPS_MASKED_ROW_NAN, "src/ir/ops/attention.c", "unit/check_ops_attention",
+               "a query without visible key gives NaN (BO-01)")
+MLSI_FAULT_ROW(OPS_ALIGNMENT, "src/ir/ops/attention.c", "unit/check_ops_attention",
+               "bottom_right is aligned like top_left (BO-13)")
+MLSI_FAULT_ROW(OPS_MASKED_ZERO, "src/ir/ops/norm.c", "unit/check_ops_values",
+               "softmax ignores masked_zero")
+MLSI_FAULT_ROW(OPS_GELU_ROUNDING, "src/ir/ops/activation.c", "conformance/check_conformance",
+               "gelu's factor is 1.5 x")
+MLSI_FAULT_ROW(OPS_TRANSPOSE_ELEMENT, "src/ir/ops/movement.c", "conformance/check_conformance",
+               "one element of a transpose comes from the wrong place")
+MLSI_FAULT_ROW(OPS_INDEX_NEGATIVE, "src/ir/ops/scalar.c", "conformance/check_conformance",
+               "negative indices read element 0")
+MLSI_FAULT_ROW(OPS_SCATTER_ORDER, "src/ir/ops/index.c", "unit/check_ops_values",
+               "scatter applies its updates from the last to the first")
+MLSI_FAULT_ROW(OPS_SORT_UNSTABLE, "src/ir/ops/order.c", "unit/check_ops_values",
+               "equal elements change places in sort and topk")
+MLSI_FAULT_ROW(OPS_CONV_GROUPS, "src/ir/ops/conv.c", "unit/check_ops_models",
+               "every group of a convolution reads the first group's channels")
+MLSI_FAULT_ROW(OPS_POOL_DIVISOR, "src/ir/ops/pool.c", "unit/check_ops_values",
+               "padding counts in an average that excludes it (BO-08)")
+MLSI_FAULT_ROW(OPS_INT8_MINIMUM, "src/ir/ops/quant.c", "unit/check_ops_models",
+               "quant_matmul with int8 activations drops the minima of the weights")
+MLSI_FAULT_ROW(OPS_IOTA_AXIS, "src/ir/ops/creation.c", "unit/check_ops_models",
+               "iota counts along axis 0")
+MLSI_FAULT_ROW(OPS_IF_TYPES, "src/ir/ops/control.c", "unit/check_ops_control",
+               "the branches of an if may give different types")
 MLSI_FAULT_ROW(API_FP_STATE, "src/api/api.h", "e2e/check_fp_state",
                "calls compute in the caller's floating-point state (BO-06)")
+MLSI_FAULT_ROW(CPU_STAGE_ONCE, "src/cpu/kernels/elementwise.h", "unit/check_kernel_elementwise",
+               "blocks after the first of a staged operand are not loaded")
+MLSI_FAULT_ROW(CPU_CAST_TWICE, "src/cpu/kernels/cast.c", "unit/check_kernel_elementwise",
+               "an i64 is rounded to f64 before it is rounded to bf16")
+MLSI_FAULT_ROW(CPU_SUM_CARRY, "src/cpu/sum_tree.c", "unit/check_sum_tree",
+               "a full chunk of chunk sums is dropped instead of moved up")
+MLSI_FAULT_ROW(CPU_REDUCE_TAIL, "src/cpu/kernels/reduce_columns.c", "unit/check_kernel_reduce",
+               "lanes above the last full half are left out of the fold of columns")
+MLSI_FAULT_ROW(CPU_SOFTMAX_NAN, "src/cpu/kernels/rows_softmax.c", "unit/check_kernel_rows",
+               "masked_zero hides a NaN in a row of -inf")
+MLSI_FAULT_ROW(CPU_LOGSUMEXP_INF, "src/cpu/kernels/exp_rows.h", "unit/check_kernel_rows",
+               "an infinite maximum is subtracted")
+MLSI_FAULT_ROW(CPU_ROPE_BATCH, "src/cpu/kernels/rope.c", "unit/check_kernel_rows",
+               "every batch entry takes the positions of the first")
+MLSI_FAULT_ROW(CPU_INDEX_END, "src/cpu/kernels/index_operand.h", "unit/check_kernel_index",
+               "the index n is accepted for an axis of extent n")
+MLSI_FAULT_ROW(CPU_SCATTER_ORDER, "src/cpu/kernels/scatter.c", "unit/check_kernel_index",
+               "updates of one element meet it in descending order")
+MLSI_FAULT_ROW(CPU_SORT_ZERO, "src/cpu/kernels/sort.c", "unit/check_kernel_index",
+               "-0 sorts before +0 in f64")
+MLSI_FAULT_ROW(CPU_WINDOW_END, "src/cpu/kernels/movement.c", "unit/check_kernel_movement",
+               "a window may begin one element too late")
+MLSI_FAULT_ROW(CPU_TRANSPOSE_BAND, "src/cpu/kernels/copy_view.h", "unit/check_kernel_movement",
+               "the last column of a band of a transposing copy is not written")
+MLSI_FAULT_ROW(CPU_CONV_SEGMENT, "src/cpu/kernels/conv.c", "unit/check_kernel_conv",
+               "a later segment of K replaces the sum of the earlier ones")
+MLSI_FAULT_ROW(CPU_POOL_CEIL, "src/cpu/kernels/pool.c", "unit/check_kernel_conv",
+               "cells behind the padding count in an average that counts padding")
 MLSI_FAULT_ROW(DIM_FLOOR_DOMAIN, "src/ir/graph/dims.c", "unit/check_dims",
                "floor(r / b) is taken for 0 when r < b, whether or not r >= 0 (BO-09)")
 MLSI_FAULT_ROW(DIM_TRUNCATES, "src/ir/graph/dims.c", "unit/check_dims",
                "a negative constant in a division is rounded toward zero")
 MLSI_FAULT_ROW(DIM_DIVIDES, "src/ir/graph/dims.c", "unit/check_dims",
                "a term leaves a division although the divisor does not divide its coefficient")
+MLSI_FAULT_ROW(BPE_BAD_BYTES, "src/model/tokenizer_bpe.c", "fuzz/replay_tokenizer",
+               "bytes that are not UTF-8 vanish from byte-level BPE")
+MLSI_FAULT_ROW(JINJA_DEPTH, "src/model/jinja_expr.c", "unit/check_chat_template",
+               "expressions of a template may nest without limit")
+MLSI_FAULT_ROW(JINJA_PARTIAL, "src/model/jinja.c", "fuzz/replay_chat_template",
+               "a template that fails leaves the text it had written")

@@ -1,6 +1,8 @@
 /* Templates: made once, run many times. */
 #include "model/jinja_impl.h"
 
+#include "core/faults.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -72,7 +74,7 @@ mlsys_status mlsi_jinja_render(const mlsi_jinja *j, value globals, const mlsi_ji
     mlsys_status st = jinja_write(&r, "", 0); /* an empty result is an empty text */
     if (st == MLSYS_OK) st = jinja_exec(&r, j->body);
     mlsi_arena_free(&r.arena);
-    if (st != MLSYS_OK) {
+    if (st != MLSYS_OK && !mlsi_fault(MLSI_FAULT_JINJA_PARTIAL)) {
         out->len = before;
         if (out->data) out->data[before] = 0;
     }

@@ -2,6 +2,8 @@
  * sign, then postfix: attributes, items, calls, filters, tests. */
 #include "model/jinja_impl.h"
 
+#include "core/faults.h"
+
 mlsys_status jinja_node_new(parser *p, node_kind kind, node **out) {
     MLSI_TRY(mlsi_arena_zalloc(&p->j->arena, sizeof **out, (void **)out));
     (*out)->kind = kind;
@@ -306,7 +308,7 @@ static mlsys_status filters_and_tests(parser *p, node *n, node **out) {
 /* ---- operators ------------------------------------------------------------------------------- */
 
 static mlsys_status enter(parser *p) {
-    if (++p->depth <= MAX_PARSE_DEPTH) return MLSYS_OK;
+    if (++p->depth <= MAX_PARSE_DEPTH || mlsi_fault(MLSI_FAULT_JINJA_DEPTH)) return MLSYS_OK;
     return jinja_syntax(p, MLSYS_E_UNSUPPORTED, "nested deeper than %d", MAX_PARSE_DEPTH);
 }
 

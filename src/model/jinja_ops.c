@@ -15,6 +15,7 @@ mlsys_status jinja_text(run *r, uint64_t len, char **out) {
 mlsys_status jinja_take_text(run *r, mlsi_text *t, value *out) {
     char *s;
     mlsys_status st = t->st;
+    if (st == MLSYS_E_UNSUPPORTED) mlsi_fail_in(st, "%s: line %d", r->j->name, r->line);
     if (st == MLSYS_OK) st = jinja_text(r, (uint64_t)t->len, &s);
     if (st == MLSYS_OK) {
         if (t->len) memcpy(s, t->data, (uint64_t)t->len);

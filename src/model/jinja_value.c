@@ -242,15 +242,15 @@ static void repr_list(mlsi_text *t, const mlsi_jinja_list *l, int depth) {
 /* One value may be reached on many ways, so a small tree can print long: that is the limit here. */
 static bool is_full(mlsi_text *t) {
     if (t->st == MLSYS_OK && t->len > MAX_REPR_BYTES)
-        t->st = mlsi_fail(MLSYS_E_UNSUPPORTED, "chat template: a value prints longer than %d bytes",
-                          MAX_REPR_BYTES);
+        t->st =
+            mlsi_fail(MLSYS_E_UNSUPPORTED, "a value prints longer than %d bytes", MAX_REPR_BYTES);
     return t->st != MLSYS_OK;
 }
 
 void jinja_repr(mlsi_text *t, value v, int depth) {
     if (is_full(t)) return;
     if (depth > MAX_REPR_DEPTH || (v.type == MLSI_JINJA_DICT && v.dict->is_namespace)) {
-        t->st = mlsi_fail(MLSYS_E_UNSUPPORTED, "chat template: printing %s is not supported",
+        t->st = mlsi_fail(MLSYS_E_UNSUPPORTED, "printing %s is not supported",
                           depth > MAX_REPR_DEPTH ? "a value so deep" : "a namespace");
         return;
     }

@@ -3,6 +3,7 @@
 #include "model/tokenizer_pre.h"
 #include "model/utf8.h"
 
+#include "core/faults.h"
 #include "core/hash.h"
 
 enum { SHORT_WORD = 32 }; /* up to here a scan beats a heap */
@@ -192,7 +193,7 @@ mlsys_status mlsi_bpe_encode(mlsi_encode *e, const char *text, uint64_t n) {
         i += valid;
         for (uint32_t cp; i + bad < n && !mlsi_utf8_decode(text + i + bad, n - i - bad, &cp);)
             bad++;
-        if (bad) MLSI_TRY(encode_word(e, text + i, bad));
+        if (bad && !mlsi_fault(MLSI_FAULT_BPE_BAD_BYTES)) MLSI_TRY(encode_word(e, text + i, bad));
         i += bad;
     }
     return MLSYS_OK;
