@@ -51,8 +51,7 @@ mlsys_status mlsys_tensor_wrap(mlsys_device device, mlsys_dtype dtype, int32_t n
     return st ? mlsi_fail_in(st, "tensor_wrap") : st;
 }
 
-/* ---- views: each computes a layout over the same storage --------------------------------------
- */
+/* ---- views: each computes a layout over the same storage ------------------------------------- */
 
 /* Ends a view call: publish the layout if it was found, and unpin. */
 static mlsys_status view_end(mlsi_tensor *t, const char *call, mlsys_status st,

@@ -66,8 +66,7 @@ static bool nest_build(copy_nest *c, const mlsi_view *dst, const mlsi_view *src)
     return true;
 }
 
-/* ---- planes: the two innermost loops ----------------------------------------------------------
- */
+/* ---- planes: the two innermost loops --------------------------------------------------------- */
 
 /* a is the inner dim, of the smallest dst stride; b the other one. */
 typedef struct copy_plane {

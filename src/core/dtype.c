@@ -54,8 +54,7 @@ const mlsys_dtype *mlsi_dtype_all(int *n) {
     return codes;
 }
 
-/* ---- small floats: one routine for all formats ------------------------------------------------
- */
+/* ---- small floats: one routine for all formats ----------------------------------------------- */
 
 typedef struct small_float {
     int exp_bits, man_bits;

@@ -109,8 +109,7 @@ START_TEST(text_outputs_follow_the_rule) {
 }
 END_TEST
 
-/* ---- scenarios --------------------------------------------------------------------------------
- */
+/* ---- scenarios ------------------------------------------------------------------------------- */
 
 static mlsys_status first_error(mlsys_status a, mlsys_status b) { return a ? a : b; }
 

@@ -211,8 +211,7 @@ START_TEST(contexts_check_their_config) {
 }
 END_TEST
 
-/* ---- versioned structs ------------------------------------------------------------------------
- */
+/* ---- versioned structs ----------------------------------------------------------------------- */
 
 static void *hook_alloc(void *user, mlsys_devtype type, int32_t index, uint64_t bytes,
                         uint64_t align) {

@@ -96,8 +96,7 @@ START_TEST(jobs_do_not_leak_into_each_other) {
 }
 END_TEST
 
-/* ---- the end of a job -------------------------------------------------------------------------
- */
+/* ---- the end of a job ------------------------------------------------------------------------ */
 
 typedef struct slow {
     _Atomic int taken, done;
@@ -132,8 +131,7 @@ START_TEST(a_job_ends_after_its_last_item) {
 }
 END_TEST
 
-/* ---- nesting and concurrent callers -----------------------------------------------------------
- */
+/* ---- nesting and concurrent callers ---------------------------------------------------------- */
 
 typedef struct nest {
     mlsi_pool *pool;

@@ -175,8 +175,7 @@ START_TEST(fill_is_the_element_functions) {
 }
 END_TEST
 
-/* ---- tensors: the same bits for any threads, layout and floating-point state -------------------
- */
+/* ---- tensors: the same bits for any threads, layout and floating-point state ----------------- */
 
 static uint64_t hash_of(int threads, bool strided, const char *kind) {
     enum { N = 50021 };

@@ -12,8 +12,7 @@ static void check_ok(mlsys_status st) {
     if (st != MLSYS_OK) ck_abort_msg("%s: %s", mlsys_status_name(st), mlsys_last_error());
 }
 
-/* ---- a JSON checker: advances *p over one value, false on a syntax error ------------------------
- */
+/* ---- a JSON checker: advances *p over one value, false on a syntax error --------------------- */
 
 static void space(const char **p) {
     while (**p && strchr(" \t\r\n", **p))
