@@ -51,6 +51,24 @@ static double measure(int threads, mlsys_tensor a, mlsys_tensor b) {
     return best;
 }
 
+static double view_cost(mlsys_tensor t) {
+    int64_t t0 = thread_ns();
+    for (int i = 0; i < CALLS / 8; i++) {
+        mlsys_tensor v;
+        if (mlsys_tensor_reverse(t, 0, &v) || mlsys_release(v)) exit(1);
+    }
+    return (double)(thread_ns() - t0) / (CALLS / 8);
+}
+
+static double create_cost(mlsys_device d) {
+    int64_t t0 = thread_ns(), shape[1] = {4};
+    for (int i = 0; i < CALLS / 8; i++) {
+        mlsys_tensor t;
+        if (mlsys_tensor_create(d, MLSYS_F32, 1, shape, &t) || mlsys_release(t)) exit(1);
+    }
+    return (double)(thread_ns() - t0) / (CALLS / 8);
+}
+
 static void nothing(void *user, int64_t item, int worker) { (void)user, (void)item, (void)worker; }
 
 static double pool_job(int threads, int64_t items) {
@@ -82,6 +100,8 @@ int main(void) {
     printf("checked call, 1 thread                 %7.1f ns\n", measure(1, a, b));
     printf("checked call, 2 threads, 2 handles     %7.1f ns\n", measure(2, a, b));
     printf("checked call, 2 threads, same handle   %7.1f ns\n", measure(2, a, a));
+    printf("view and release                       %7.1f ns\n", view_cost(a));
+    printf("new tensor of 4 elements and release   %7.1f ns\n", create_cost(device));
     printf("pool job of 2 empty items, 2 threads   %7.1f ns\n", pool_job(2, 2));
     printf("pool job of 16 empty items, 2 threads  %7.1f ns\n", pool_job(2, 16));
     mlsys_release(a);

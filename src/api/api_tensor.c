@@ -86,9 +86,9 @@ mlsys_status mlsys_tensor_permute(mlsys_tensor t, int32_t ndim, const int32_t *p
 }
 
 /* Negative axes count from the end. */
-static mlsys_status normalize_axis(int32_t *axis, int32_t rank) {
+static mlsys_status normalize_axis(const char *name, int32_t *axis, int32_t rank) {
     if (*axis < -rank || *axis >= rank)
-        return mlsi_fail(MLSYS_E_ARG, "axis %d is outside rank %d", *axis, rank);
+        return mlsi_fail(MLSYS_E_ARG, "%s %d is outside [%d, %d)", name, *axis, -rank, rank);
     if (*axis < 0) *axis += rank;
     return MLSYS_OK;
 }
@@ -100,8 +100,8 @@ mlsys_status mlsys_tensor_transpose(mlsys_tensor t, int32_t axis0, int32_t axis1
     MLSI_TRY(mlsi_pin(t, MLSYS_KIND_TENSOR, "tensor_transpose: t", &x));
     int32_t perm[MLSYS_MAX_DIMS];
     mlsi_layout l;
-    mlsys_status st = normalize_axis(&axis0, x->layout.rank);
-    if (st == MLSYS_OK) st = normalize_axis(&axis1, x->layout.rank);
+    mlsys_status st = normalize_axis("axis0", &axis0, x->layout.rank);
+    if (st == MLSYS_OK) st = normalize_axis("axis1", &axis1, x->layout.rank);
     if (st == MLSYS_OK) {
         for (int d = 0; d < x->layout.rank; d++)
             perm[d] = d;

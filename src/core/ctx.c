@@ -1,6 +1,7 @@
 #include "core/ctx.h"
 
 #include "core/backend.h"
+#include "core/fork.h"
 #include "core/log.h"
 
 #include <sched.h>
@@ -108,7 +109,7 @@ mlsys_status mlsi_ctx_create(const mlsi_config *config, const mlsys_hooks *hooks
     int level = (int)mlsi_config_i64(config, "log_level", MLSYS_LOG_WARN);
     mlsi_ctx *ctx;
     MLSI_TRY(ctx_alloc(hooks, &ctx));
-    ctx->pid = (int32_t)getpid();
+    ctx->pid = mlsi_fork_pid();
     ctx->isa_limit = isa_limit;
     ctx->trace_capacity = mlsi_config_i64(config, "trace_capacity", TRACE_EVENTS_DEFAULT);
     pthread_mutex_init(&ctx->lock, NULL);

@@ -18,4 +18,7 @@ static inline uint32_t mlsi_fork_epoch(void) {
     return epoch ? epoch : mlsi_fork_epoch_slow();
 }
 
+/* The process id, without a system call. */
+int32_t mlsi_fork_pid(void);
+
 #endif

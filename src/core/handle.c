@@ -5,7 +5,6 @@
 #include "core/fork.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* Handle: generation << 32 | slot << 8 | kind << 1 | 1.
  *
@@ -161,7 +160,7 @@ mlsys_status mlsi_handle_create(mlsi_object *obj, mlsys_kind kind, struct mlsi_c
         atomic_fetch_add(&ctx->live_handles, 1);
     }
     atomic_store(&s->epoch, mlsi_fork_epoch());
-    atomic_store(&s->pid, (int32_t)getpid());
+    atomic_store(&s->pid, mlsi_fork_pid());
     atomic_store(&s->object, obj);
     atomic_store(&s->handle, h);
     atomic_store_explicit(&s->word, word_of(h) + USER, memory_order_release);

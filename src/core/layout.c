@@ -164,7 +164,8 @@ void mlsi_slice_range(int64_t extent, int64_t start, int64_t stop, int64_t step,
 mlsys_status mlsi_layout_slice(const mlsi_layout *l, int32_t axis, int64_t start, int64_t stop,
                                int64_t step, mlsi_layout *out) {
     if (axis < -l->rank || axis >= l->rank)
-        return mlsi_fail(MLSYS_E_ARG, "slice: axis %d is outside rank %d", axis, l->rank);
+        return mlsi_fail(MLSYS_E_ARG, "slice: axis %d is outside [%d, %d)", axis, -l->rank,
+                         l->rank);
     if (step == 0) return mlsi_fail(MLSYS_E_ARG, "slice: step is 0");
     if (axis < 0) axis += l->rank;
     mlsi_layout r = *l;

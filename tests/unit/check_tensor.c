@@ -170,7 +170,8 @@ START_TEST(refusals_name_the_trouble) {
     REFUSED(mlsys_tensor_permute(t, 1, (int32_t[]){0}, &v), MLSYS_E_ARG, "ndim is 1");
     REFUSED(mlsys_tensor_permute(t, 2, (int32_t[]){1, 1}, &v), MLSYS_E_ARG, "not a permutation");
     REFUSED(mlsys_tensor_permute(t, 2, NULL, &v), MLSYS_E_ARG, "perm is NULL");
-    REFUSED(mlsys_tensor_transpose(t, 0, 2, &v), MLSYS_E_ARG, "axis 2");
+    REFUSED(mlsys_tensor_transpose(t, 0, 2, &v), MLSYS_E_ARG,
+            "tensor_transpose: axis1 2 is outside [-2, 2)");
     REFUSED(mlsys_tensor_slice(t, 0, 0, 1, 0, &v), MLSYS_E_ARG, "step is 0");
     REFUSED(mlsys_tensor_reverse(t, -3, &v), MLSYS_E_ARG, "axis -3");
     REFUSED(mlsys_tensor_broadcast(t, 2, (int64_t[]){2, 4}, &v), MLSYS_E_SHAPE, "cannot become 4");
@@ -242,6 +243,34 @@ START_TEST(wrap_gives_back_on_failure) {
 }
 END_TEST
 
+/* ---- blocks -----------------------------------------------------------------------------------
+ */
+
+START_TEST(block_tensors_move_whole_blocks) {
+    enum { ROWS = 3, BLOCKS = 4, BYTES = 20 }; /* q4_1: 32 elements in 20 bytes */
+    unsigned char all[ROWS * BLOCKS * BYTES], got[sizeof all];
+    for (size_t i = 0; i < sizeof all; i++)
+        all[i] = (unsigned char)(i * 7);
+    mlsys_tensor t = tensor_new(MLSYS_Q4_1, 2, (int64_t[]){ROWS, BLOCKS * 32}), v, w;
+    uint64_t low, high;
+    check_ok(mlsys_tensor_write(t, stream, all, sizeof all));
+    check_ok(mlsys_tensor_slice(t, 1, 32, 96, 1, &v)); /* blocks 1 and 2 */
+    check_ok(mlsys_tensor_slice(v, 0, -1, 0, -1, &w)); /* rows 2 and 1 */
+    check_ok(mlsys_tensor_bounds(w, &low, &high));
+    ck_assert(low == (BLOCKS + 1) * BYTES && high == (2 * BLOCKS + 3) * BYTES);
+    check_ok(mlsys_tensor_read(w, stream, got, 2 * 2 * BYTES));
+    ck_assert(!memcmp(got, all + (2 * BLOCKS + 1) * BYTES, 2 * BYTES));
+    ck_assert(!memcmp(got + 2 * BYTES, all + (BLOCKS + 1) * BYTES, 2 * BYTES));
+    mlsys_release(w);
+    ck_assert_int_eq(mlsys_tensor_slice(t, 1, 16, 48, 1, &w), MLSYS_E_SHAPE);
+    ck_assert_int_eq(mlsys_tensor_transpose(t, 0, 1, &w), MLSYS_E_SHAPE);
+    ck_assert_int_eq(mlsys_tensor_reverse(t, 1, &w), MLSYS_E_SHAPE);
+    ck_assert_int_eq(mlsys_tensor_view(t, 1, (int64_t[]){32}, NULL, 16, &w), MLSYS_E_SHAPE);
+    ck_assert_int_eq(mlsys_tensor_random(t, stream, "bits", 1, 1), MLSYS_E_DTYPE);
+    mlsys_release(v), mlsys_release(t);
+}
+END_TEST
+
 /* ---- contexts and devices ---------------------------------------------------------------- */
 
 START_TEST(two_contexts_do_not_mix) {
@@ -291,6 +320,7 @@ int main(void) {
     tcase_add_test(t, refusals_name_the_trouble);
     tcase_add_test(t, wrap_borrows_until_the_last_use);
     tcase_add_test(t, wrap_gives_back_on_failure);
+    tcase_add_test(t, block_tensors_move_whole_blocks);
     tcase_add_test(t, two_contexts_do_not_mix);
     tcase_add_test(t, device_describes_itself);
     suite_add_tcase(s, t);
