@@ -1,6 +1,6 @@
-/* Every row OP_CASE of tests/op_cases.h: the reference on dense inputs against the reference on strided
- * ones, the decomposition where an op has both, and every kernel row of the CPU backend that this machine
- * can run. Bit for bit; NaN equals NaN; -0 differs from +0. */
+/* Every row OP_CASE of tests/op_cases.h: the reference on dense inputs against the reference on
+ * strided ones, the decomposition where an op has both, and every kernel row of the CPU backend
+ * that this machine can run. Bit for bit; NaN equals NaN; -0 differs from +0. */
 #include "support/op_case.h"
 
 #include <check.h>
@@ -18,7 +18,7 @@ typedef struct trial {
     char text[512];
     kc_tensor dense[KC_OPERANDS]; /* the inputs, contiguous */
     kc_tensor expected[KC_OPERANDS];
-    kc_call call;                 /* the inputs under the layout, and outputs */
+    kc_call call; /* the inputs under the layout, and outputs */
 } trial;
 
 static bool same_bits(const mlsi_view *a, const mlsi_view *b, int64_t i) {
@@ -31,7 +31,8 @@ static int64_t first_difference(const mlsi_view *a, const mlsi_view *b) {
     int64_t n = mlsi_view_count(a);
     if (mlsi_dtype_is_block(a->dtype)) {
         const mlsi_dtype_info *info = mlsi_dtype_get(a->dtype);
-        return memcmp(a->data, b->data, (size_t)(n / info->block_elems * info->block_bytes)) ? 0 : -1;
+        return memcmp(a->data, b->data, (size_t)(n / info->block_elems * info->block_bytes)) ? 0
+                                                                                             : -1;
     }
     for (int64_t i = 0; i < n; i++)
         if (!same_bits(a, b, i)) return i;
@@ -54,7 +55,8 @@ static void copy_elements(kc_tensor *to, const kc_tensor *from) {
         memcpy(to->view.data, from->view.data, (size_t)(n / info->block_elems * info->block_bytes));
     } else {
         for (int64_t i = 0; i < n; i++)
-            memcpy(kc_at(&to->view, i), kc_at(&from->view, i), (size_t)mlsi_dtype_size(to->view.dtype));
+            memcpy(kc_at(&to->view, i), kc_at(&from->view, i),
+                   (size_t)mlsi_dtype_size(to->view.dtype));
     }
     memcpy(to->before, to->block, to->bytes);
 }
@@ -70,7 +72,8 @@ static const mlsi_type *result_type(const trial *t, int o) {
 
 static void make_operands(trial *t, kc_rng *r, kc_layout layout) {
     const op_variant *v = t->v;
-    t->call = (kc_call){.op = v->op, .attrs = t->g->funcs[0].nodes[0].attrs, .n_in = v->n_in, .n_out = v->n_out};
+    t->call = (kc_call){
+        .op = v->op, .attrs = t->g->funcs[0].nodes[0].attrs, .n_in = v->n_in, .n_out = v->n_out};
     for (int i = 0; i < v->n_in; i++) {
         t->call.absent[i] = v->in[i].absent;
         if (v->in[i].absent) continue;
@@ -98,19 +101,22 @@ static void free_operands(trial *t) {
 }
 
 /* Run the interpreter on g: inputs from `in` (absent ones left out), results into `out`. */
-static void interpret(const trial *t, const mlsi_graph *g, const kc_tensor *in, const kc_tensor *out) {
+static void interpret(const trial *t, const mlsi_graph *g, const kc_tensor *in,
+                      const kc_tensor *out) {
     mlsi_view views[KC_OPERANDS], results[KC_OPERANDS];
     int n = 0;
     for (int i = 0; i < t->v->n_in; i++)
         if (!t->v->in[i].absent) views[n++] = in[i].view;
-    for (int o = 0; o < t->v->n_out; o++) results[o] = out[o].view;
+    for (int o = 0; o < t->v->n_out; o++)
+        results[o] = out[o].view;
     mlsys_status st = mlsi_interpret(g, 0, n, views, t->v->n_out, results);
     ck_assert_msg(st == MLSYS_OK, "%s: interpreter: %s", t->text, mlsys_last_error());
 }
 
 static void check_strided_reference(trial *t, kc_rng *r) {
     kc_tensor out[KC_OPERANDS];
-    for (int o = 0; o < t->v->n_out; o++) out[o] = new_like(r, result_type(t, o), KC_DENSE);
+    for (int o = 0; o < t->v->n_out; o++)
+        out[o] = new_like(r, result_type(t, o), KC_DENSE);
     interpret(t, t->g, t->call.in, out);
     for (int o = 0; o < t->v->n_out; o++) {
         require_same(t, &out[o].view, o, "reference on strided inputs");
@@ -145,7 +151,7 @@ static void check_decomposition(trial *t, kc_rng *r) {
     mlsi_graph_free(&g);
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------------- */
 
 /* The comparison must notice one changed bit in one element of the kernel's own result. */
 static void check_comparison(const trial *t, const kc_tensor *got, int o, kc_rng *r) {
@@ -161,7 +167,8 @@ static void check_comparison(const trial *t, const kc_tensor *got, int o, kc_rng
 }
 
 static void reset_outputs(kc_call *c) {
-    for (int o = 0; o < c->n_out; o++) memcpy(c->out[o].block, c->out[o].before, c->out[o].bytes);
+    for (int o = 0; o < c->n_out; o++)
+        memcpy(c->out[o].block, c->out[o].before, c->out[o].bytes);
 }
 
 static void run_row(trial *t, const mlsi_kernel *k, int threads, kc_rng *r) {
@@ -248,7 +255,8 @@ START_TEST(kernels_give_the_bits_of_the_reference) {
     op_variant v;
     int accepted = 0, variants = 0;
     printf("%s(%s) {%s}: seed %llu\n", c->op, c->operands, c->attrs, (unsigned long long)seed);
-    for (; op_case_variant(c, variants, NULL, &v); variants++) accepted += check_variant(ctx, &v, &r);
+    for (; op_case_variant(c, variants, NULL, &v); variants++)
+        accepted += check_variant(ctx, &v, &r);
     printf("%s: %d variants, %d kernel layouts\n", c->op, variants, accepted);
     op_ctx_free(ctx);
 }
@@ -258,7 +266,8 @@ START_TEST(every_op_has_a_row) {
     for (int op = 0; op < MLSI_OP_COUNT; op++) {
         int rows = 0;
         if (mlsi_op_get((mlsi_op)op)->traits & MLSI_TRAIT_CONTROL) continue;
-        for (int i = 0; i < op_case_count; i++) rows += !strcmp(op_cases[i].op, mlsi_op_name((mlsi_op)op));
+        for (int i = 0; i < op_case_count; i++)
+            rows += !strcmp(op_cases[i].op, mlsi_op_name((mlsi_op)op));
         ck_assert_msg(rows >= 1, "%s: no row OP_CASE", mlsi_op_name((mlsi_op)op));
     }
 }

@@ -1,4 +1,4 @@
-/* Every row OP_BAD of tests/op_cases.h is refused, with its status and its sentence. */
+/* Every row of tests/op_cases_bad.h is refused, with its status and its sentence. */
 #include "support/op_case.h"
 
 #include <check.h>
@@ -20,9 +20,9 @@ START_TEST(is_refused) {
     mlsys_status st = op_variant_graph(ctx, &v, &g);
     const char *said = mlsys_last_error();
     ck_assert_msg(st != MLSYS_OK, "%s(%s) {%s} was accepted", b->op, b->operands, b->attrs);
-    ck_assert_msg(st == b->status && strstr(said, b->text), "%s(%s) {%s}: %s \"%s\", expected %s \"%s\"",
-                  b->op, b->operands, b->attrs, mlsys_status_name(st), said,
-                  mlsys_status_name(b->status), b->text);
+    ck_assert_msg(st == b->status && strstr(said, b->text),
+                  "%s(%s) {%s}: %s \"%s\", expected %s \"%s\"", b->op, b->operands, b->attrs,
+                  mlsys_status_name(st), said, mlsys_status_name(b->status), b->text);
     ck_assert_msg(!strncmp(said, b->op, strlen(b->op)), "\"%s\" does not begin with the op", said);
     ck_assert_int_eq(g.funcs[0].n_nodes, 0);
     mlsi_graph_free(&g);
@@ -34,7 +34,8 @@ END_TEST
 START_TEST(every_op_has_two_rows) {
     for (int op = 0; op < MLSI_OP_COUNT; op++) {
         int rows = 0;
-        for (int i = 0; i < op_bad_count; i++) rows += !strcmp(op_bads[i].op, mlsi_op_name((mlsi_op)op));
+        for (int i = 0; i < op_bad_count; i++)
+            rows += !strcmp(op_bads[i].op, mlsi_op_name((mlsi_op)op));
         ck_assert_msg(rows >= 2, "%s: %d rows OP_BAD", mlsi_op_name((mlsi_op)op), rows);
     }
 }

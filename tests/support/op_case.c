@@ -13,17 +13,19 @@ const op_case op_cases[] = {
 const int op_case_count = (int)(sizeof op_cases / sizeof op_cases[0]);
 
 const op_bad op_bads[] = {
-#define OP_BAD(op, operands, attrs, n_out, status, text) {#op, operands, attrs, n_out, status, text},
-#include "op_cases.h"
+#define OP_BAD(op, operands, attrs, n_out, status, text)                                           \
+    {#op, operands, attrs, n_out, status, text},
+#include "op_cases_bad.h"
 };
 const int op_bad_count = (int)(sizeof op_bads / sizeof op_bads[0]);
 
-/* ---- reading rows ---------------------------------------------------------------------------------- */
+/* ---- reading rows -------------------------------------------------------------------------- */
 
-static const char *const unary_shapes[] = {"T[67]", "T[]", "T[0]", "T[1]", "T[3,1,5]", "T[2,0,3]", "T[13,37]"};
-static const char *const binary_shapes[] = {
-    "T[67]; T[67]", "T[]; T[]", "T[3,1]; T[1,5]", "T[2,3,5]; T[5]", "T[]; T[7]", "T[0]; T[1]",
-    "T[13,37]; T[13,1]", "T[1,1]; T[2,0]"};
+static const char *const unary_shapes[] = {"T[67]",    "T[]",      "T[0]",    "T[1]",
+                                           "T[3,1,5]", "T[2,0,3]", "T[13,37]"};
+static const char *const binary_shapes[] = {"T[67]; T[67]",      "T[]; T[]",      "T[3,1]; T[1,5]",
+                                            "T[2,3,5]; T[5]",    "T[]; T[7]",     "T[0]; T[1]",
+                                            "T[13,37]; T[13,1]", "T[1,1]; T[2,0]"};
 static const char *const ternary_shapes[] = {"T[67]; T[67]; T[67]", "T[3,5]; T[]; T[5]",
                                              "T[]; T[2,1]; T[3]", "T[0]; T[1]; T[1]"};
 static const char *const select_shapes[] = {"bool[67]; T[67]; T[67]", "bool[3,1]; T[]; T[5]",
@@ -67,12 +69,14 @@ static bool nth_dtype(const char *types, int k, mlsys_dtype *out) {
 static int count_dtypes(const char *types) {
     int n = 0;
     mlsys_dtype t;
-    while (nth_dtype(types, n, &t)) n++;
+    while (nth_dtype(types, n, &t))
+        n++;
     return n;
 }
 
 static void skip_space(const char **p) {
-    while (**p == ' ') (*p)++;
+    while (**p == ' ')
+        (*p)++;
 }
 
 static void read_operand(const char **p, mlsys_dtype t, mlsi_symtab *tab, op_operand *o) {
@@ -111,8 +115,8 @@ static void read_operand(const char **p, mlsys_dtype t, mlsi_symtab *tab, op_ope
     }
 }
 
-static void read_call(const char *op, const char *operands, const char *attrs, int n_out, mlsys_dtype t,
-                      const char *u, mlsi_symtab *tab, op_variant *v) {
+static void read_call(const char *op, const char *operands, const char *attrs, int n_out,
+                      mlsys_dtype t, const char *u, mlsi_symtab *tab, op_variant *v) {
     memset(v, 0, sizeof *v);
     v->op = mlsi_op_by_name(op);
     ck_assert_msg(v->op != MLSI_OP_COUNT, "op_cases.h: no op \"%s\"", op);
@@ -128,12 +132,14 @@ static void read_call(const char *op, const char *operands, const char *attrs, i
     if (!attrs[0]) return;
     const char *var = strstr(attrs, "$U");
     size_t head = var ? (size_t)(var - attrs) : strlen(attrs);
-    snprintf(v->attrs, sizeof v->attrs, "{%.*s%s%s}", (int)head, attrs, var ? u : "", var ? var + 2 : "");
+    snprintf(v->attrs, sizeof v->attrs, "{%.*s%s%s}", (int)head, attrs, var ? u : "",
+             var ? var + 2 : "");
 }
 
 bool op_case_variant(const op_case *c, int i, mlsi_symtab *tab, op_variant *out) {
     const char *const *shapes = &c->operands;
-    int n_shapes = 1, n_types = count_dtypes(c->types), n_u = strstr(c->attrs, "$U") ? count_dtypes("P") : 1;
+    int n_shapes = 1, n_types = count_dtypes(c->types),
+        n_u = strstr(c->attrs, "$U") ? count_dtypes("P") : 1;
     for (size_t s = 0; s < sizeof standard / sizeof standard[0]; s++)
         if (!strcmp(c->operands, standard[s].name)) {
             shapes = standard[s].shapes;
@@ -144,7 +150,8 @@ bool op_case_variant(const op_case *c, int i, mlsi_symtab *tab, op_variant *out)
     mlsys_dtype t, u;
     nth_dtype(c->types, i % n_types, &t);
     nth_dtype("P", i / n_types % n_u, &u);
-    read_call(c->op, shapes[i / n_types / n_u], c->attrs, c->n_out, t, mlsi_dtype_get(u)->name, tab, out);
+    read_call(c->op, shapes[i / n_types / n_u], c->attrs, c->n_out, t, mlsi_dtype_get(u)->name, tab,
+              out);
     return true;
 }
 
@@ -166,14 +173,16 @@ const char *op_variant_text(const op_variant *v, char *buf, int cap) {
         const mlsi_type *t = &v->in[i].type;
         bool fixed = v->in[i].absent || mlsi_type_static(t);
         const mlsi_dtype_info *info = mlsi_dtype_get(t->dtype);
-        const char *text = v->in[i].absent ? "_" : fixed ? mlsi_type_text(NULL, t, type, sizeof type) : info->name;
+        const char *text = v->in[i].absent ? "_"
+                           : fixed         ? mlsi_type_text(NULL, t, type, sizeof type)
+                                           : info->name;
         n += snprintf(buf + n, (size_t)(cap - n), "%s%s", i ? ", " : "", text);
     }
     if (n < cap) snprintf(buf + n, (size_t)(cap - n), ") %s", v->attrs);
     return buf;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------ */
+/* ---- inputs -------------------------------------------------------------------------------- */
 
 static uint16_t small_f16(kc_rng *r) { return mlsi_f64_to_f16(kc_uniform(r, -0.1, 0.1)); }
 
@@ -182,18 +191,20 @@ static void fill_blocks(kc_rng *r, kc_tensor *t) {
     mlsys_dtype dtype = t->view.dtype;
     const mlsi_dtype_info *info = mlsi_dtype_get(dtype);
     int64_t blocks = mlsi_view_count(&t->view) / info->block_elems;
-    bool second = dtype == MLSYS_Q4_1 || dtype == MLSYS_Q5_1 || dtype == MLSYS_Q4_K || dtype == MLSYS_Q5_K;
+    bool second =
+        dtype == MLSYS_Q4_1 || dtype == MLSYS_Q5_1 || dtype == MLSYS_Q4_K || dtype == MLSYS_Q5_K;
     for (int64_t b = 0; b < blocks; b++) {
         unsigned char *p = (unsigned char *)t->view.data + b * info->block_bytes;
         uint16_t d = small_f16(r), m = small_f16(r);
-        for (int i = 0; i < info->block_bytes; i++) p[i] = (unsigned char)kc_bits(r);
+        for (int i = 0; i < info->block_bytes; i++)
+            p[i] = (unsigned char)kc_bits(r);
         memcpy(dtype == MLSYS_Q6_K ? p + offsetof(mlsi_q6_k, d) : p, &d, 2);
         if (second) memcpy(p + 2, &m, 2);
     }
 }
 
-/* Rows along the last axis: ordinary ones, one in four of nothing but -inf, some holding +inf, NaN or
- * -inf among ordinary values. */
+/* Rows along the last axis: ordinary ones, one in four of nothing but -inf, some holding +inf, NaN
+ * or -inf among ordinary values. */
 static void fill_rows(kc_rng *r, const mlsi_view *v) {
     int64_t n = mlsi_view_count(v), width = v->rank ? v->shape[v->rank - 1] : 1;
     for (int64_t i = 0; i < n; i++) {
@@ -231,7 +242,7 @@ void op_operand_fill(kc_rng *r, kc_tensor *t, const op_operand *o) {
     memcpy(t->before, t->block, t->bytes);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------ */
+/* ---- graphs -------------------------------------------------------------------------------- */
 
 mlsi_ctx *op_ctx_new(void) {
     mlsys_ctx handle;
@@ -259,13 +270,15 @@ mlsys_status op_variant_graph(mlsi_ctx *ctx, const op_variant *v, mlsi_graph *g)
         in[i] = -1;
         if (v->in[i].absent) continue;
         for (int d = 0; d < t.rank; d++)
-            ck_assert_int_eq(mlsi_dim_import(&g->symbols, v->symbols, t.dims[d], &t.dims[d]), MLSYS_OK);
+            ck_assert_int_eq(mlsi_dim_import(&g->symbols, v->symbols, t.dims[d], &t.dims[d]),
+                             MLSYS_OK);
         ck_assert_int_eq(mlsi_build_input(g, 0, NULL, &t, &in[i]), MLSYS_OK);
     }
     void *attrs = calloc(1, def->attrs_size);
     mlsys_status st = mlsi_attrs_parse(def, mlsi_op_name(v->op), &g->symbols, &p, attrs);
     if (st == MLSYS_OK) st = mlsi_build_node(g, 0, v->op, attrs, v->n_in, in, v->n_out, out);
     free(attrs);
-    for (int i = 0; i < v->n_out && st == MLSYS_OK; i++) st = mlsi_build_output(g, 0, NULL, out[i]);
+    for (int i = 0; i < v->n_out && st == MLSYS_OK; i++)
+        st = mlsi_build_output(g, 0, NULL, out[i]);
     return st;
 }

@@ -1,4 +1,5 @@
-/* Rows of tests/op_cases.h as data: variants with all dtypes and extents fixed, and inputs for them. */
+/* Rows of tests/op_cases.h and op_cases_bad.h as data: variants with all dtypes and extents fixed,
+ * and inputs for them. */
 #ifndef MLSI_TEST_OP_CASE_H
 #define MLSI_TEST_OP_CASE_H
 
@@ -53,8 +54,8 @@ const char *op_variant_text(const op_variant *v, char *buf, int cap);
 /* A context for graphs, pinned; freed by op_ctx_free. */
 mlsi_ctx *op_ctx_new(void);
 void op_ctx_free(mlsi_ctx *ctx);
-/* A graph whose function 0 is this call and whose outputs are its results, in g (initialised here, to be
- * freed also after a failure). The status of building it. */
+/* A graph whose function 0 is this call and whose outputs are its results, in g (initialised here,
+ * to be freed also after a failure). The status of building it. */
 mlsys_status op_variant_graph(mlsi_ctx *ctx, const op_variant *v, mlsi_graph *g);
 
 #endif

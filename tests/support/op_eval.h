@@ -5,7 +5,7 @@
 #include "support/op_case.h"
 
 typedef struct op_eval {
-    mlsi_ctx *ctx;
+    mlsi_ctx *ctx; /* shared by all */
     mlsi_graph g;
     op_variant v;
     kc_call call;
@@ -13,8 +13,8 @@ typedef struct op_eval {
     kc_rng r;
 } op_eval;
 
-/* Operands as in tests/op_cases.h, without T; values: one array per present operand in row-major order, NULL
- * = by domain. Fails the test when the call is refused. */
+/* Operands as in tests/op_cases.h, without T; values: one array per present operand in row-major
+ * order, NULL = by domain. Fails the test when the call is refused. */
 op_eval op_eval_begin(const char *op, const char *operands, const char *attrs, int n_out,
                       const double *const *values);
 /* Set element i of an input. */

@@ -1,4 +1,5 @@
-/* The op table's rules on all rows of tests/op_cases.h: attributes, symbolic types, views, costs. */
+/* The op table's rules on all rows of tests/op_cases.h: attributes, symbolic types, views, costs.
+ */
 #include "support/op_case.h"
 
 #include <check.h>
@@ -11,7 +12,7 @@ enum { SEED = 20261202 };
 
 static const mlsi_node *only_node(const mlsi_graph *g) { return &g->funcs[0].nodes[0]; }
 
-/* ---- attributes ---------------------------------------------------------------------------------------- */
+/* ---- attributes ---------------------------------------------------------------------------- */
 
 START_TEST(attributes_read_back_as_printed) {
     mlsi_ctx *ctx = op_ctx_new();
@@ -28,8 +29,10 @@ START_TEST(attributes_read_back_as_printed) {
             mlsi_attrs_print(def, attrs, &g.symbols, &text);
             const char *p = text.data ? text.data : "";
             mlsys_status st = mlsi_attrs_parse(def, op_cases[i].op, &g.symbols, &p, again);
-            ck_assert_msg(st == MLSYS_OK && !*p, "%s %s: %s", op_cases[i].op, text.data, mlsys_last_error());
-            ck_assert_msg(mlsi_attrs_equal(def, attrs, again), "%s %s: differs", op_cases[i].op, text.data);
+            ck_assert_msg(st == MLSYS_OK && !*p, "%s %s: %s", op_cases[i].op, text.data,
+                          mlsys_last_error());
+            ck_assert_msg(mlsi_attrs_equal(def, attrs, again), "%s %s: differs", op_cases[i].op,
+                          text.data);
             ck_assert_uint_eq(mlsi_attrs_hash(def, attrs), mlsi_attrs_hash(def, again));
             ck_assert_int_eq(memcmp(attrs, again, def->attrs_size), 0);
             free(again);
@@ -50,7 +53,8 @@ START_TEST(every_attribute_counts) {
             mlsi_attrs_default(def, b);
             ck_assert(mlsi_attrs_equal(def, a, b));
             b[d->offset] ^= 1;
-            ck_assert_msg(!mlsi_attrs_equal(def, a, b), "%s: %s", mlsi_op_name((mlsi_op)op), d->name);
+            ck_assert_msg(!mlsi_attrs_equal(def, a, b), "%s: %s", mlsi_op_name((mlsi_op)op),
+                          d->name);
             ck_assert_uint_ne(mlsi_attrs_hash(def, a), mlsi_attrs_hash(def, b));
         }
         free(a);
@@ -66,33 +70,37 @@ static void expect_config_error(const char *op, const mlsi_config_entry *e, mlsy
     void *attrs = calloc(1, def->attrs_size);
     mlsys_status st = mlsi_attrs_from_config(def, op, NULL, &c, attrs);
     free(attrs);
-    ck_assert_msg(st == code && strstr(mlsys_last_error(), text), "%s: %s \"%s\", expected %s \"%s\"", op,
-                  mlsys_status_name(st), mlsys_last_error(), mlsys_status_name(code), text);
+    ck_assert_msg(st == code && strstr(mlsys_last_error(), text),
+                  "%s: %s \"%s\", expected %s \"%s\"", op, mlsys_status_name(st),
+                  mlsys_last_error(), mlsys_status_name(code), text);
 }
 
 START_TEST(configs_are_checked) {
-    expect_config_error("softmax", &(mlsi_config_entry){.key = (char *)"axes", .type = 'i'}, MLSYS_E_ARG,
-                        "softmax: no attribute \"axes\"");
-    expect_config_error("softmax", &(mlsi_config_entry){.key = (char *)"axis", .type = 'f'}, MLSYS_E_ARG,
-                        "softmax: attribute axis: expected an integer");
-    expect_config_error("softmax", &(mlsi_config_entry){.key = (char *)"masked_zero", .type = 'i', .i = 2},
+    expect_config_error("softmax", &(mlsi_config_entry){.key = (char *)"axes", .type = 'i'},
+                        MLSYS_E_ARG, "softmax: no attribute \"axes\"");
+    expect_config_error("softmax", &(mlsi_config_entry){.key = (char *)"axis", .type = 'f'},
+                        MLSYS_E_ARG, "softmax: attribute axis: expected an integer");
+    expect_config_error("softmax",
+                        &(mlsi_config_entry){.key = (char *)"masked_zero", .type = 'i', .i = 2},
                         MLSYS_E_ARG, "expected 0 or 1");
     expect_config_error("softmax", &(mlsi_config_entry){.key = (char *)"axis", .type = 'v', .n = 1},
                         MLSYS_E_ARG, "one value, not a list");
-    expect_config_error("cast", &(mlsi_config_entry){.key = (char *)"dtype", .type = 's', .s = (char *)"f33"},
-                        MLSYS_E_DTYPE, "unknown dtype \"f33\"");
+    expect_config_error(
+        "cast", &(mlsi_config_entry){.key = (char *)"dtype", .type = 's', .s = (char *)"f33"},
+        MLSYS_E_DTYPE, "unknown dtype \"f33\"");
     expect_config_error("cast", NULL, MLSYS_E_ARG, "cast: attribute dtype is required");
     expect_config_error("cast", &(mlsi_config_entry){.key = (char *)"dtype", .type = 'i', .i = 99},
                         MLSYS_E_DTYPE, "unknown dtype 99");
-    expect_config_error("gelu", &(mlsi_config_entry){.key = (char *)"form", .type = 'i', .i = 2}, MLSYS_E_ARG,
-                        "2 outside [0,1]");
-    expect_config_error("reshape",
-                        &(mlsi_config_entry){.key = (char *)"shape", .type = 'v', .n = 1, .v = {MLSI_DIM_CODE - 9}},
-                        MLSYS_E_ARG, "entry 0 is not a dim of this graph");
+    expect_config_error("gelu", &(mlsi_config_entry){.key = (char *)"form", .type = 'i', .i = 2},
+                        MLSYS_E_ARG, "2 outside [0,1]");
+    expect_config_error(
+        "reshape",
+        &(mlsi_config_entry){.key = (char *)"shape", .type = 'v', .n = 1, .v = {MLSI_DIM_CODE - 9}},
+        MLSYS_E_ARG, "entry 0 is not a dim of this graph");
 }
 END_TEST
 
-/* ---- symbolic types ------------------------------------------------------------------------------------ */
+/* ---- symbolic types ------------------------------------------------------------------------ */
 
 /* One symbol per distinct extent >= 2: N<extent> in [1, 8192]. */
 static int64_t symbol_for(mlsi_graph *g, int64_t extent) {
@@ -111,8 +119,8 @@ static void bind_all(const mlsi_graph *g, int64_t *binding) {
     }
 }
 
-/* The same call with symbolic operand types, or a refusal. one: only extents equal to operand 0's first
- * become symbols. */
+/* The same call with symbolic operand types, or a refusal. one: only extents equal to operand 0's
+ * first become symbols. */
 static mlsys_status symbolic_graph(mlsi_ctx *ctx, const op_variant *v, bool one, mlsi_graph *g,
                                    int32_t *in, int32_t *out) {
     const mlsi_op_def *def = mlsi_op_get(v->op);
@@ -134,21 +142,23 @@ static mlsys_status symbolic_graph(mlsi_ctx *ctx, const op_variant *v, bool one,
     return st;
 }
 
-static void require_type_at_binding(const mlsi_graph *g, const mlsi_type *symbolic, const mlsi_type *fixed,
-                                    const int64_t *binding, const char *text) {
-    ck_assert_msg(symbolic->dtype == fixed->dtype && symbolic->rank == fixed->rank, "%s: another type", text);
+static void require_type_at_binding(const mlsi_graph *g, const mlsi_type *symbolic,
+                                    const mlsi_type *fixed, const int64_t *binding,
+                                    const char *text) {
+    ck_assert_msg(symbolic->dtype == fixed->dtype && symbolic->rank == fixed->rank,
+                  "%s: another type", text);
     for (int d = 0; d < fixed->rank; d++) {
         int64_t extent;
         ck_assert_int_eq(mlsi_dim_eval(&g->symbols, symbolic->dims[d], binding, &extent), MLSYS_OK);
-        ck_assert_msg(extent == fixed->dims[d], "%s: axis %d is %lld, static inference gives %lld", text, d,
-                      (long long)extent, (long long)fixed->dims[d]);
+        ck_assert_msg(extent == fixed->dims[d], "%s: axis %d is %lld, static inference gives %lld",
+                      text, d, (long long)extent, (long long)fixed->dims[d]);
     }
 }
 
 /* The decomposition written for symbolic operands has the inferred types and, bound, the bits. */
-static void check_symbolic_decomposition(mlsi_graph *g, const op_variant *v, const mlsi_graph *fixed,
-                                         const int32_t *in, const int32_t *result, kc_rng *r,
-                                         const char *text) {
+static void check_symbolic_decomposition(mlsi_graph *g, const op_variant *v,
+                                         const mlsi_graph *fixed, const int32_t *in,
+                                         const int32_t *result, kc_rng *r, const char *text) {
     const mlsi_op_def *def = mlsi_op_get(v->op);
     int32_t out[KC_OPERANDS];
     mlsi_view views[KC_OPERANDS], want[KC_OPERANDS], got[KC_OPERANDS];
@@ -186,17 +196,20 @@ static void check_symbolic_decomposition(mlsi_graph *g, const op_variant *v, con
         kc_tensor_free(&y[o]);
         kc_tensor_free(&z[o]);
     }
-    while (n) kc_tensor_free(&x[--n]);
+    while (n)
+        kc_tensor_free(&x[--n]);
 }
 
 /* These must be provable with one symbol. */
 static bool must_be_provable(const op_variant *v) {
     static const mlsi_op names[] = {
-        MLSI_OP_ADD,     MLSI_OP_EXP,       MLSI_OP_SELECT,     MLSI_OP_CAST,      MLSI_OP_TRANSPOSE,
-        MLSI_OP_REVERSE, MLSI_OP_CONCAT,    MLSI_OP_REDUCE_SUM, MLSI_OP_SCAN,      MLSI_OP_DOT_GENERAL,
-        MLSI_OP_MATMUL,  MLSI_OP_QUANT_MATMUL, MLSI_OP_GATHER,  MLSI_OP_EMBEDDING, MLSI_OP_SCATTER,
-        MLSI_OP_SORT,    MLSI_OP_RELU,      MLSI_OP_GELU,       MLSI_OP_SILU,      MLSI_OP_SOFTMAX,
-        MLSI_OP_LOGSUMEXP, MLSI_OP_REDUCE_MEAN, MLSI_OP_RMS_NORM, MLSI_OP_CROSS_ENTROPY, MLSI_OP_DEQUANTIZE};
+        MLSI_OP_ADD,       MLSI_OP_EXP,         MLSI_OP_SELECT,   MLSI_OP_CAST,
+        MLSI_OP_TRANSPOSE, MLSI_OP_REVERSE,     MLSI_OP_CONCAT,   MLSI_OP_REDUCE_SUM,
+        MLSI_OP_SCAN,      MLSI_OP_DOT_GENERAL, MLSI_OP_MATMUL,   MLSI_OP_QUANT_MATMUL,
+        MLSI_OP_GATHER,    MLSI_OP_EMBEDDING,   MLSI_OP_SCATTER,  MLSI_OP_SORT,
+        MLSI_OP_RELU,      MLSI_OP_GELU,        MLSI_OP_SILU,     MLSI_OP_SOFTMAX,
+        MLSI_OP_LOGSUMEXP, MLSI_OP_REDUCE_MEAN, MLSI_OP_RMS_NORM, MLSI_OP_CROSS_ENTROPY,
+        MLSI_OP_DEQUANTIZE};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (v->op == names[i]) return true;
     return false;
@@ -216,7 +229,8 @@ static bool check_symbolic(mlsi_ctx *ctx, const op_variant *v, bool one, kc_rng 
     bind_all(&g, binding);
     for (int o = 0; o < v->n_out && ok; o++)
         require_type_at_binding(&g, mlsi_type_of(&g, 0, out[o]),
-                                mlsi_type_of(&fixed, 0, fixed.funcs[0].outputs[o].value), binding, text);
+                                mlsi_type_of(&fixed, 0, fixed.funcs[0].outputs[o].value), binding,
+                                text);
     if (ok) check_symbolic_decomposition(&g, v, &fixed, in, out, r, text);
     mlsi_graph_free(&fixed);
     mlsi_graph_free(&g);
@@ -239,7 +253,7 @@ START_TEST(symbolic_types_agree_with_static_ones) {
 }
 END_TEST
 
-/* ---- views ------------------------------------------------------------------------------------------------ */
+/* ---- views --------------------------------------------------------------------------------- */
 
 static void check_view(mlsi_ctx *ctx, const op_variant *v, kc_layout layout, kc_rng *r) {
     const mlsi_op_def *def = mlsi_op_get(v->op);
@@ -258,13 +272,14 @@ static void check_view(mlsi_ctx *ctx, const op_variant *v, kc_layout layout, kc_
     memcpy(in.strides, x.view.strides, sizeof in.strides);
     bool is_view;
     ck_assert_int_eq(mlsi_layout_row_major(&type, y->dtype, y->rank, y->dims), MLSYS_OK);
-    ck_assert_msg(def->view(only_node(&g)->attrs, &in, &type, &view, &is_view) == MLSYS_OK, "%s: %s", text,
-                  mlsys_last_error());
+    ck_assert_msg(def->view(only_node(&g)->attrs, &in, &type, &view, &is_view) == MLSYS_OK,
+                  "%s: %s", text, mlsys_last_error());
     ck_assert_msg(is_view || v->op == MLSI_OP_RESHAPE, "%s is no view", text);
     mlsi_view got = mlsi_view_of(x.view.data, &view);
     for (int64_t i = 0; is_view && i < mlsi_view_count(&want.view); i++)
-        ck_assert_msg(!memcmp(kc_at(&got, i), kc_at(&want.view, i), (size_t)mlsi_dtype_size(y->dtype)),
-                      "%s: element %lld of the view", text, (long long)i);
+        ck_assert_msg(
+            !memcmp(kc_at(&got, i), kc_at(&want.view, i), (size_t)mlsi_dtype_size(y->dtype)),
+            "%s: element %lld of the view", text, (long long)i);
     kc_tensor_free(&x);
     kc_tensor_free(&want);
     mlsi_graph_free(&g);
@@ -278,16 +293,18 @@ START_TEST(views_hold_the_elements_of_the_reference) {
     for (int i = 0; i < op_case_count; i++)
         for (int k = 0; op_case_variant(&op_cases[i], k, NULL, &v); k++) {
             if (!(mlsi_op_get(v.op)->traits & MLSI_TRAIT_VIEW)) break;
-            for (kc_layout l = KC_DENSE; l < KC_LAYOUTS; l++, checked++) check_view(ctx, &v, l, &r);
+            for (kc_layout l = KC_DENSE; l < KC_LAYOUTS; l++, checked++)
+                check_view(ctx, &v, l, &r);
         }
     ck_assert_int_gt(checked, 500);
     op_ctx_free(ctx);
 }
 END_TEST
 
-/* ---- costs, texts ------------------------------------------------------------------------------------------ */
+/* ---- costs, texts -------------------------------------------------------------------------- */
 
-static mlsi_op_cost cost_of(mlsi_ctx *ctx, const char *op, const char *operands, const char *attrs, int n_out) {
+static mlsi_op_cost cost_of(mlsi_ctx *ctx, const char *op, const char *operands, const char *attrs,
+                            int n_out) {
     op_case row = {op, "", operands, attrs, n_out};
     op_variant v;
     mlsi_graph g;
@@ -312,20 +329,28 @@ static mlsi_op_cost cost_of(mlsi_ctx *ctx, const char *op, const char *operands,
 
 START_TEST(costs_are_the_formulas) {
     mlsi_ctx *ctx = op_ctx_new();
-    ck_assert_uint_eq(cost_of(ctx, "matmul", "f32[2,3,5]; f32[5,7]", "", 1).flops, 2 * 2 * 3 * 5 * 7);
-    ck_assert_uint_eq(cost_of(ctx, "matmul", "f32[2,5,3]; f32[7,5]", "transpose_a=true, transpose_b=true", 1).flops,
+    ck_assert_uint_eq(cost_of(ctx, "matmul", "f32[2,3,5]; f32[5,7]", "", 1).flops,
                       2 * 2 * 3 * 5 * 7);
-    ck_assert_uint_eq(cost_of(ctx, "dot_general", "f32[5,3]; f32[7,5]", "lhs_contract=[0], rhs_contract=[1]", 1).flops,
-                      2 * 3 * 5 * 7);
-    ck_assert_uint_eq(cost_of(ctx, "quant_matmul", "f32[3,64]; q4_0[5,64]", "", 1).flops, 2 * 3 * 5 * 64);
-    ck_assert_uint_eq(cost_of(ctx, "conv", "f32[2,4,9]; f32[6,2,3]", "groups=2", 1).flops, 2 * (2 * 6 * 7) * (2 * 3));
+    ck_assert_uint_eq(
+        cost_of(ctx, "matmul", "f32[2,5,3]; f32[7,5]", "transpose_a=true, transpose_b=true", 1)
+            .flops,
+        2 * 2 * 3 * 5 * 7);
+    ck_assert_uint_eq(
+        cost_of(ctx, "dot_general", "f32[5,3]; f32[7,5]", "lhs_contract=[0], rhs_contract=[1]", 1)
+            .flops,
+        2 * 3 * 5 * 7);
+    ck_assert_uint_eq(cost_of(ctx, "quant_matmul", "f32[3,64]; q4_0[5,64]", "", 1).flops,
+                      2 * 3 * 5 * 64);
+    ck_assert_uint_eq(cost_of(ctx, "conv", "f32[2,4,9]; f32[6,2,3]", "groups=2", 1).flops,
+                      2 * (2 * 6 * 7) * (2 * 3));
     ck_assert_uint_eq(cost_of(ctx, "exp", "f32[3,5]", "", 1).transcendentals, 15);
     ck_assert_uint_eq(cost_of(ctx, "add", "f32[3,1]; f32[5]", "", 1).flops, 15);
     ck_assert_uint_eq(cost_of(ctx, "fma", "f32[7]; f32[]; f32[]", "", 1).flops, 14);
     ck_assert_uint_eq(cost_of(ctx, "reduce_sum", "f32[7,3]", "axes=[0]", 1).flops, 21);
     ck_assert_uint_eq(cost_of(ctx, "transpose", "f32[7,3]", "", 1).flops, 0);
-    ck_assert_uint_eq(cost_of(ctx, "attention", "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,4]", "", 1).flops,
-                      2 * (3 * 2 * 5) * (8 + 4));
+    ck_assert_uint_eq(
+        cost_of(ctx, "attention", "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,4]", "", 1).flops,
+        2 * (3 * 2 * 5) * (8 + 4));
     op_ctx_free(ctx);
 }
 END_TEST

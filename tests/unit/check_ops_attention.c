@@ -1,5 +1,5 @@
-/* Attention's contract beyond single calls: masks (BO-01), alignments and chunking (BO-13). Kernels that
- * accept the same call are held to the reference's bits. */
+/* Attention's contract beyond single calls: masks (BO-01), alignments and chunking (BO-13). Kernels
+ * that accept the same call are held to the reference's bits. */
 #include "support/op_eval.h"
 
 #include <check.h>
@@ -10,12 +10,13 @@
 
 enum { SEED = 20261203 };
 
-/* ---- BO-01: rows without visible keys --------------------------------------------------------------------- */
+/* ---- BO-01: rows without visible keys ------------------------------------------------------ */
 
 /* Rows 4..7 see nothing; keys 6 and 7 are hidden from all and hold NaN and huge values. */
 static op_eval masked_square(const char *mask_type) {
     char operands[160];
-    snprintf(operands, sizeof operands, "f32[1,8,1,8]:small; f32[1,8,1,8]:small; f32[1,8,1,8]:small; %s[8,8]", mask_type);
+    snprintf(operands, sizeof operands,
+             "f32[1,8,1,8]:small; f32[1,8,1,8]:small; f32[1,8,1,8]:small; %s[8,8]", mask_type);
     op_eval e = op_eval_begin("attention", operands, "lse=true", 2, NULL);
     bool additive = strcmp(mask_type, "bool") != 0;
     for (int i = 0; i < 8; i++)
@@ -39,10 +40,12 @@ START_TEST(fully_masked_rows_are_zero) {
         op_eval_run(&e);
         for (int i = 0; i < 8; i++) {
             double lse = op_eval_get(&e, 1, i);
-            ck_assert_msg(i < 4 ? isfinite(lse) : lse == -INFINITY, "%s: lse of row %d is %g", masks[m], i, lse);
+            ck_assert_msg(i < 4 ? isfinite(lse) : lse == -INFINITY, "%s: lse of row %d is %g",
+                          masks[m], i, lse);
             for (int d = 0; d < 8; d++) {
                 double y = op_eval_get(&e, 0, i * 8 + d);
-                ck_assert_msg(i < 4 ? isfinite(y) : y == 0 && !signbit(y), "%s: row %d gives %g", masks[m], i, y);
+                ck_assert_msg(i < 4 ? isfinite(y) : y == 0 && !signbit(y), "%s: row %d gives %g",
+                              masks[m], i, y);
                 if (i < 4 && m == 0) first[i * 8 + d] = y;
                 if (i < 4) ck_assert(y == first[i * 8 + d]);
             }
@@ -53,8 +56,9 @@ START_TEST(fully_masked_rows_are_zero) {
 END_TEST
 
 START_TEST(visible_nan_reaches_its_query_only) {
-    op_eval e = op_eval_begin("attention", "f32[1,3,1,2]:small; f32[1,3,1,2]:small; f32[1,3,1,2]:small",
-                              "causal=top_left", 1, NULL);
+    op_eval e =
+        op_eval_begin("attention", "f32[1,3,1,2]:small; f32[1,3,1,2]:small; f32[1,3,1,2]:small",
+                      "causal=top_left", 1, NULL);
     op_eval_set(&e, 2, 2, NAN); /* value of key 1: seen by queries 1 and 2, in one column */
     op_eval_run(&e);
     for (int i = 0; i < 3; i++) {
@@ -65,19 +69,24 @@ START_TEST(visible_nan_reaches_its_query_only) {
 }
 END_TEST
 
-/* ---- BO-13: alignments --------------------------------------------------------------------------------------- */
+/* ---- BO-13: alignments --------------------------------------------------------------------- */
 
-/* Which keys a query sees: scores are equal, so key j's one-hot value shows as a nonzero column j. */
-static void expect_visible(const char *operands, const char *attrs, int queries, int keys, const char *const *rows) {
+/* Which keys a query sees: scores are equal, so key j's one-hot value shows as a nonzero column j.
+ */
+static void expect_visible(const char *operands, const char *attrs, int queries, int keys,
+                           const char *const *rows) {
     op_eval e = op_eval_begin("attention", operands, attrs, 1, NULL);
-    for (int i = 0; i < queries * 2; i++) op_eval_set(&e, 0, i, 0);
+    for (int i = 0; i < queries * 2; i++)
+        op_eval_set(&e, 0, i, 0);
     for (int j = 0; j < keys; j++)
-        for (int d = 0; d < keys; d++) op_eval_set(&e, 2, j * keys + d, d == j);
+        for (int d = 0; d < keys; d++)
+            op_eval_set(&e, 2, j * keys + d, d == j);
     op_eval_run(&e);
     for (int i = 0; i < queries; i++)
         for (int j = 0; j < keys; j++)
             ck_assert_msg((op_eval_get(&e, 0, i * keys + j) != 0) == (rows[i][j] == 'x'),
-                          "%s {%s}: query %d, key %d, expected row %s", operands, attrs, i, j, rows[i]);
+                          "%s {%s}: query %d, key %d, expected row %s", operands, attrs, i, j,
+                          rows[i]);
     op_eval_end(&e);
 }
 
@@ -93,14 +102,17 @@ START_TEST(alignments_are_named) {
     expect_visible(decode, "causal=bottom_right", 1, 4, (const char *const[]){"xxxx"});
     expect_visible(wide, "causal=top_left", 2, 4, (const char *const[]){"x...", "xx.."});
     expect_visible(wide, "causal=bottom_right", 2, 4, (const char *const[]){"xxx.", "xxxx"});
-    expect_visible(tall, "causal=bottom_right", 5, 2, (const char *const[]){"..", "..", "..", "x.", "xx"});
-    expect_visible(tall, "causal=top_left", 5, 2, (const char *const[]){"x.", "xx", "xx", "xx", "xx"});
-    expect_visible(wide, "causal=bottom_right, window=2", 2, 4, (const char *const[]){".xx.", "..xx"});
+    expect_visible(tall, "causal=bottom_right", 5, 2,
+                   (const char *const[]){"..", "..", "..", "x.", "xx"});
+    expect_visible(tall, "causal=top_left", 5, 2,
+                   (const char *const[]){"x.", "xx", "xx", "xx", "xx"});
+    expect_visible(wide, "causal=bottom_right, window=2", 2, 4,
+                   (const char *const[]){".xx.", "..xx"});
     expect_visible(square, "window=1", 3, 3, (const char *const[]){"xxx", ".xx", "..x"});
-    expect_visible("f32[1,2,1,2]; f32[1,4,1,2]:small; f32[1,4,1,4]; _; i64[1]:const(3)", "causal=bottom_right", 2, 4,
-                   (const char *const[]){"xx..", "xxx."});
-    expect_visible("f32[1,2,1,2]; f32[1,4,1,2]:small; f32[1,4,1,4]; _; i64[1]:const(1)", "causal=bottom_right", 2, 4,
-                   (const char *const[]){"....", "x..."});
+    expect_visible("f32[1,2,1,2]; f32[1,4,1,2]:small; f32[1,4,1,4]; _; i64[1]:const(3)",
+                   "causal=bottom_right", 2, 4, (const char *const[]){"xx..", "xxx."});
+    expect_visible("f32[1,2,1,2]; f32[1,4,1,2]:small; f32[1,4,1,4]; _; i64[1]:const(1)",
+                   "causal=bottom_right", 2, 4, (const char *const[]){"....", "x..."});
     expect_visible("f32[1,2,1,2]; f32[1,4,1,2]:small; f32[1,4,1,4]; _; i64[1]:const(0)", "", 2, 4,
                    (const char *const[]){"....", "...."});
 }
@@ -108,10 +120,13 @@ END_TEST
 
 enum { TOKENS = 150, HEADS = 2, WIDTH = 5 };
 
-/* Queries [first, first + n) of a sequence against a cache that holds first + n keys and NaN behind them. */
-static void chunk(const char *attrs, const double *q, const double *kv, int first, int n, double *y) {
+/* Queries [first, first + n) of a sequence against a cache that holds first + n keys and NaN behind
+ * them. */
+static void chunk(const char *attrs, const double *q, const double *kv, int first, int n,
+                  double *y) {
     char operands[200];
-    snprintf(operands, sizeof operands, "f32[1,%d,%d,%d]; f32[1,%d,1,%d]; f32[1,%d,1,%d]; _; i64[1]:const(%d)", n, HEADS,
+    snprintf(operands, sizeof operands,
+             "f32[1,%d,%d,%d]; f32[1,%d,1,%d]; f32[1,%d,1,%d]; _; i64[1]:const(%d)", n, HEADS,
              WIDTH, TOKENS, WIDTH, TOKENS, WIDTH, first + n);
     double *k = malloc(sizeof *k * TOKENS * WIDTH), *v = malloc(sizeof *v * TOKENS * WIDTH);
     for (int i = 0; i < TOKENS * WIDTH; i++) {
@@ -121,7 +136,8 @@ static void chunk(const char *attrs, const double *q, const double *kv, int firs
     const double *in[] = {q + first * HEADS * WIDTH, k, v, NULL};
     op_eval e = op_eval_begin("attention", operands, attrs, 1, in);
     op_eval_run(&e);
-    for (int i = 0; i < n * HEADS * WIDTH; i++) y[first * HEADS * WIDTH + i] = op_eval_get(&e, 0, i);
+    for (int i = 0; i < n * HEADS * WIDTH; i++)
+        y[first * HEADS * WIDTH + i] = op_eval_get(&e, 0, i);
     op_eval_end(&e);
     free(k);
     free(v);
@@ -130,11 +146,14 @@ static void chunk(const char *attrs, const double *q, const double *kv, int firs
 START_TEST(chunks_and_tokens_give_the_bits_of_the_whole) {
     static const char *const attrs[] = {"causal=bottom_right", "causal=bottom_right, window=70",
                                         "causal=bottom_right, softcap=3, scale=0.7"};
-    static double q[TOKENS * HEADS * WIDTH], kv[2 * TOKENS * WIDTH], whole[TOKENS * HEADS * WIDTH], y[TOKENS * HEADS * WIDTH];
+    static double q[TOKENS * HEADS * WIDTH], kv[2 * TOKENS * WIDTH], whole[TOKENS * HEADS * WIDTH],
+        y[TOKENS * HEADS * WIDTH];
     kc_rng r = kc_seed(SEED);
     printf("seed %d\n", SEED);
-    for (size_t i = 0; i < sizeof q / sizeof *q; i++) q[i] = (float)kc_uniform(&r, -2, 2);
-    for (size_t i = 0; i < sizeof kv / sizeof *kv; i++) kv[i] = (float)kc_uniform(&r, -2, 2);
+    for (size_t i = 0; i < sizeof q / sizeof *q; i++)
+        q[i] = (float)kc_uniform(&r, -2, 2);
+    for (size_t i = 0; i < sizeof kv / sizeof *kv; i++)
+        kv[i] = (float)kc_uniform(&r, -2, 2);
     for (int a = 0; a < 3; a++) {
         chunk(attrs[a], q, kv, 0, TOKENS, whole);
         static const int sizes[] = {1, 7, 64};
@@ -142,10 +161,13 @@ START_TEST(chunks_and_tokens_give_the_bits_of_the_whole) {
             /* Single tokens are slow to interpret: the last dozen suffices. */
             int from = sizes[s] == 1 ? TOKENS - 12 : 0;
             memcpy(y, whole, sizeof y);
-            memset(y + from * HEADS * WIDTH, 0, sizeof y - sizeof *y * (size_t)(from * HEADS * WIDTH));
+            memset(y + from * HEADS * WIDTH, 0,
+                   sizeof y - sizeof *y * (size_t)(from * HEADS * WIDTH));
             for (int first = from; first < TOKENS; first += sizes[s])
-                chunk(attrs[a], q, kv, first, first + sizes[s] > TOKENS ? TOKENS - first : sizes[s], y);
-            ck_assert_msg(!memcmp(y, whole, sizeof y), "{%s}: chunks of %d differ from the whole", attrs[a], sizes[s]);
+                chunk(attrs[a], q, kv, first, first + sizes[s] > TOKENS ? TOKENS - first : sizes[s],
+                      y);
+            ck_assert_msg(!memcmp(y, whole, sizeof y), "{%s}: chunks of %d differ from the whole",
+                          attrs[a], sizes[s]);
         }
     }
 }
@@ -153,7 +175,9 @@ END_TEST
 
 /* An f64 softmax of the plain kind stays close: the fixed order is a rounding matter only. */
 START_TEST(agrees_with_plain_softmax) {
-    op_eval e = op_eval_begin("attention", "f64[2,3,2,4]:small; f64[2,130,1,4]:small; f64[2,130,1,3]:small", "lse=true", 2, NULL);
+    op_eval e =
+        op_eval_begin("attention", "f64[2,3,2,4]:small; f64[2,130,1,4]:small; f64[2,130,1,3]:small",
+                      "lse=true", 2, NULL);
     op_eval_run(&e);
     const mlsi_view *q = &e.call.in[0].view, *k = &e.call.in[1].view, *v = &e.call.in[2].view;
     for (int b = 0; b < 2; b++)
@@ -163,13 +187,15 @@ START_TEST(agrees_with_plain_softmax) {
                 for (int j = 0; j < 130; j++) {
                     s[j] = 0;
                     for (int d = 0; d < 4; d++)
-                        s[j] += kc_get_f(q, ((b * 3 + i) * 2 + h) * 4 + d) * kc_get_f(k, (b * 130 + j) * 4 + d) * 0.5;
+                        s[j] += kc_get_f(q, ((b * 3 + i) * 2 + h) * 4 + d) *
+                                kc_get_f(k, (b * 130 + j) * 4 + d) * 0.5;
                     sum += s[j] = exp(s[j]);
                 }
                 ck_assert(fabs(op_eval_get(&e, 1, (b * 2 + h) * 3 + i) - log(sum)) < 1e-12);
                 for (int d = 0; d < 3; d++) {
                     double o = 0;
-                    for (int j = 0; j < 130; j++) o += s[j] / sum * kc_get_f(v, (b * 130 + j) * 3 + d);
+                    for (int j = 0; j < 130; j++)
+                        o += s[j] / sum * kc_get_f(v, (b * 130 + j) * 3 + d);
                     ck_assert(fabs(op_eval_get(&e, 0, ((b * 3 + i) * 2 + h) * 3 + d) - o) < 1e-12);
                 }
             }

@@ -1,5 +1,5 @@
-/* Types of "call", "if", "while" and "custom", what the interpreter makes of them, and the types that a
- * language model's graph needs with symbolic batch and length. */
+/* Types of "call", "if", "while" and "custom", what the interpreter makes of them, and the types
+ * that a language model's graph needs with symbolic batch and length. */
 #include "support/op_case.h"
 
 #include <check.h>
@@ -63,8 +63,8 @@ static int64_t run1(int n, const int64_t *values, const mlsys_dtype *dtypes) {
     return result;
 }
 
-static void expect_error(mlsi_op op, const void *attrs, int n_in, const int32_t *in, int n_out, mlsys_status code,
-                         const char *text) {
+static void expect_error(mlsi_op op, const void *attrs, int n_in, const int32_t *in, int n_out,
+                         mlsys_status code, const char *text) {
     int32_t out[4];
     mlsys_status st = mlsi_build_node(&g, 0, op, attrs, n_in, in, n_out, out);
     ck_assert_msg(st == code && strstr(mlsys_last_error(), text), "%s \"%s\", expected %s \"%s\"",
@@ -72,21 +72,25 @@ static void expect_error(mlsi_op op, const void *attrs, int n_in, const int32_t 
 }
 
 START_TEST(while_runs_until_its_condition_fails) {
-    mlsi_attr_control c = {.fn1 = function("below", MLSI_OP_LT, 100), .fn2 = function("twice", MLSI_OP_MUL, 2)};
+    mlsi_attr_control c = {.fn1 = function("below", MLSI_OP_LT, 100),
+                           .fn2 = function("twice", MLSI_OP_MUL, 2)};
     int32_t x = input(0, &scalar_i64);
     ck_assert_int_eq(mlsi_build_output(&g, 0, NULL, node(0, MLSI_OP_WHILE, &c, 1, &x)), MLSYS_OK);
     ck_assert_int_eq(run1(1, (int64_t[]){3}, (mlsys_dtype[]){MLSYS_I64}), 192);
     ck_assert_int_eq(run1(1, (int64_t[]){500}, (mlsys_dtype[]){MLSYS_I64}), 500);
     mlsi_attr_control swapped = {.fn1 = c.fn2, .fn2 = c.fn2}, narrow = {.fn1 = c.fn1, .fn2 = c.fn1};
-    expect_error(MLSI_OP_WHILE, &swapped, 1, &x, 1, MLSYS_E_DTYPE, "condition twice gives i64[], expected bool[]");
+    expect_error(MLSI_OP_WHILE, &swapped, 1, &x, 1, MLSYS_E_DTYPE,
+                 "condition twice gives i64[], expected bool[]");
     expect_error(MLSI_OP_WHILE, &narrow, 1, &x, 1, MLSYS_E_SHAPE, "i64[], body below gives bool[]");
     expect_error(MLSI_OP_WHILE, &c, 1, &x, 2, MLSYS_E_ARG, "2 results for 1 carried values");
-    expect_error(MLSI_OP_WHILE, &c, 2, (int32_t[]){x, x}, 2, MLSYS_E_ARG, "2 arguments, function below takes 1");
+    expect_error(MLSI_OP_WHILE, &c, 2, (int32_t[]){x, x}, 2, MLSYS_E_ARG,
+                 "2 arguments, function below takes 1");
 }
 END_TEST
 
 START_TEST(if_runs_one_branch) {
-    mlsi_attr_control c = {.fn1 = function("plus", MLSI_OP_ADD, 5), .fn2 = function("minus", MLSI_OP_SUB, 5)};
+    mlsi_attr_control c = {.fn1 = function("plus", MLSI_OP_ADD, 5),
+                           .fn2 = function("minus", MLSI_OP_SUB, 5)};
     int32_t less = function("less", MLSI_OP_LT, 5);
     int32_t in[2];
     in[0] = input(0, &scalar_bool);
@@ -96,9 +100,12 @@ START_TEST(if_runs_one_branch) {
     ck_assert_int_eq(run1(2, (int64_t[]){1, 10}, types), 15);
     ck_assert_int_eq(run1(2, (int64_t[]){0, 10}, types), 5);
     mlsi_attr_control mixed = {.fn1 = c.fn1, .fn2 = less};
-    expect_error(MLSI_OP_IF, &mixed, 2, in, 1, MLSYS_E_SHAPE, "result 0: i64[] from function plus, bool[] from less");
-    expect_error(MLSI_OP_IF, &c, 2, (int32_t[]){in[1], in[1]}, 1, MLSYS_E_DTYPE, "operand 0 (pred): i64[], expected bool[]");
-    expect_error(MLSI_OP_IF, &c, 2, (int32_t[]){in[0], in[0]}, 1, MLSYS_E_DTYPE, "operand 1 (args): bool[], function plus takes i64[]");
+    expect_error(MLSI_OP_IF, &mixed, 2, in, 1, MLSYS_E_SHAPE,
+                 "result 0: i64[] from function plus, bool[] from less");
+    expect_error(MLSI_OP_IF, &c, 2, (int32_t[]){in[1], in[1]}, 1, MLSYS_E_DTYPE,
+                 "operand 0 (pred): i64[], expected bool[]");
+    expect_error(MLSI_OP_IF, &c, 2, (int32_t[]){in[0], in[0]}, 1, MLSYS_E_DTYPE,
+                 "operand 1 (args): bool[], function plus takes i64[]");
     expect_error(MLSI_OP_IF, &c, 2, in, 2, MLSYS_E_ARG, "2 results, function plus gives 1");
 }
 END_TEST
@@ -110,15 +117,17 @@ START_TEST(call_has_the_types_of_its_function) {
     ck_assert_int_eq(run1(1, (int64_t[]){1}, (mlsys_dtype[]){MLSYS_I64}), 11);
     mlsi_type wide = {.dtype = MLSYS_I64, .rank = 1, .dims = {3}};
     int32_t z = input(0, &wide);
-    expect_error(MLSI_OP_CALL, &c, 1, &z, 1, MLSYS_E_SHAPE, "call: operand 0 (args): i64[3], function plus takes i64[]");
+    expect_error(MLSI_OP_CALL, &c, 1, &z, 1, MLSYS_E_SHAPE,
+                 "call: operand 0 (args): i64[3], function plus takes i64[]");
 }
 END_TEST
 
-/* ---- custom ops -------------------------------------------------------------------------------------------- */
+/* ---- custom ops ---------------------------------------------------------------------------- */
 
-static mlsys_status custom_infer(void *user, int32_t n_in, const mlsys_dtype *dtypes, const int32_t *ndims,
-                                 const int64_t *in_shapes, mlsys_config attrs, int32_t n_out,
-                                 mlsys_dtype *out_dtypes, int32_t *out_ndims, int64_t *out_shapes) {
+static mlsys_status custom_infer(void *user, int32_t n_in, const mlsys_dtype *dtypes,
+                                 const int32_t *ndims, const int64_t *in_shapes, mlsys_config attrs,
+                                 int32_t n_out, mlsys_dtype *out_dtypes, int32_t *out_ndims,
+                                 int64_t *out_shapes) {
     int64_t mode = 0;
     (void)n_in, (void)n_out, (void)user;
     if (attrs) mlsys_config_get_i64(attrs, "mode", &mode);
@@ -130,8 +139,9 @@ static mlsys_status custom_infer(void *user, int32_t n_in, const mlsys_dtype *dt
     return MLSYS_OK;
 }
 
-static mlsys_status custom_run(void *user, mlsys_stream stream, int32_t n_in, const mlsys_tensor *in,
-                               mlsys_config attrs, int32_t n_out, const mlsys_tensor *out) {
+static mlsys_status custom_run(void *user, mlsys_stream stream, int32_t n_in,
+                               const mlsys_tensor *in, mlsys_config attrs, int32_t n_out,
+                               const mlsys_tensor *out) {
     (void)user, (void)stream, (void)n_in, (void)in, (void)attrs, (void)n_out, (void)out;
     return MLSYS_OK;
 }
@@ -151,7 +161,8 @@ START_TEST(custom_types_come_from_the_callback) {
     mlsi_type t = {.dtype = MLSYS_F32, .rank = 2, .dims = {batch, 3}};
     int32_t x = input(0, &t);
     static const char *const texts[] = {NULL, "op twice: infer returned E_SHAPE: twice: not today",
-                                        "op twice: result 0: dtype 999", "op twice: result 0: extent 0 is -5"};
+                                        "op twice: result 0: dtype 999",
+                                        "op twice: result 0: extent 0 is -5"};
     for (int mode = 0; mode < 4; mode++) {
         mlsys_config config;
         mlsi_config *attrs;
@@ -165,14 +176,16 @@ START_TEST(custom_types_come_from_the_callback) {
         if (texts[mode])
             expect_error(MLSI_OP_CUSTOM, &at, 1, &x, 1, MLSYS_E_CALLBACK, texts[mode]);
         else
-            ck_assert(mlsi_type_equal(mlsi_type_of(&g, 0, node(0, MLSI_OP_CUSTOM, &at, 1, &x)), &t));
+            ck_assert(
+                mlsi_type_equal(mlsi_type_of(&g, 0, node(0, MLSI_OP_CUSTOM, &at, 1, &x)), &t));
     }
     mlsi_attr_custom at = {.op_index = 0};
-    expect_error(MLSI_OP_CUSTOM, &at, 2, (int32_t[]){x, x}, 1, MLSYS_E_ARG, "op twice: 2 operands and 1 results, takes 1 and 1");
+    expect_error(MLSI_OP_CUSTOM, &at, 2, (int32_t[]){x, x}, 1, MLSYS_E_ARG,
+                 "op twice: 2 operands and 1 results, takes 1 and 1");
 }
 END_TEST
 
-/* ---- symbolic batch and length ---------------------------------------------------------------------------- */
+/* ---- symbolic batch and length ------------------------------------------------------------- */
 
 static void expect_type(const char *op, const char *operands, const char *attrs, const char *want) {
     op_case row = {op, "", operands, attrs, 1};
@@ -186,7 +199,8 @@ static void expect_type(const char *op, const char *operands, const char *attrs,
     mlsys_status st = op_variant_graph(ctx, &v, &h);
     ck_assert_msg(st == MLSYS_OK, "%s(%s) {%s}: %s", op, operands, attrs, mlsys_last_error());
     mlsi_type_text(&h.symbols, mlsi_type_of(&h, 0, h.funcs[0].outputs[0].value), text, sizeof text);
-    ck_assert_msg(!strcmp(text, want), "%s(%s) {%s} is %s, expected %s", op, operands, attrs, text, want);
+    ck_assert_msg(!strcmp(text, want), "%s(%s) {%s} is %s, expected %s", op, operands, attrs, text,
+                  want);
     mlsi_graph_free(&h);
     mlsi_symtab_free(&tab);
 }
@@ -198,15 +212,22 @@ START_TEST(symbolic_types_of_a_language_model) {
     expect_type("reshape", "f32[B,L,192]", "shape=[B,L,-1,16]", "f32[B,L,12,16]");
     expect_type("reshape", "f32[B,L,192]", "shape=[-1,192]", "f32[B*L,192]");
     expect_type("reshape", "f32[B*L,192]", "shape=[B,L,192]", "f32[B,L,192]");
-    expect_type("slice", "f32[B,L,192]", "starts=[0,0,64], stops=[9223372036854775807,9223372036854775807,128]", "f32[B,L,64]");
-    expect_type("slice", "f32[B,L+1,8]", "starts=[0,-1,0], stops=[9223372036854775807,9223372036854775807,8]", "f32[B,1,8]");
+    expect_type("slice", "f32[B,L,192]",
+                "starts=[0,0,64], stops=[9223372036854775807,9223372036854775807,128]",
+                "f32[B,L,64]");
+    expect_type("slice", "f32[B,L+1,8]",
+                "starts=[0,-1,0], stops=[9223372036854775807,9223372036854775807,8]", "f32[B,1,8]");
     expect_type("slice", "f32[L+4]", "starts=[2], stops=[-2]", "f32[L]");
     expect_type("slice", "f32[64,8]", "starts=[0,0], stops=[L,8]", "f32[L,8]");
-    expect_type("slice", "f32[2*L]", "starts=[0], stops=[9223372036854775807], steps=[2]", "f32[L]");
-    expect_type("slice", "f32[S]", "starts=[-1], stops=[-9223372036854775808], steps=[-1]", "f32[S]");
+    expect_type("slice", "f32[2*L]", "starts=[0], stops=[9223372036854775807], steps=[2]",
+                "f32[L]");
+    expect_type("slice", "f32[S]", "starts=[-1], stops=[-9223372036854775808], steps=[-1]",
+                "f32[S]");
     expect_type("rope", "f32[B,L,12,16]; i64[L]; f32[8]", "", "f32[B,L,12,16]");
-    expect_type("dynamic_update_slice", "f32[B,64,4,16]; f32[B,L,4,16]; i64[4]", "", "f32[B,64,4,16]");
-    expect_type("attention", "f32[B,L,12,16]; f32[B,64,4,16]; f32[B,64,4,16]; _; i64[B]", "causal=bottom_right", "f32[B,L,12,16]");
+    expect_type("dynamic_update_slice", "f32[B,64,4,16]; f32[B,L,4,16]; i64[4]", "",
+                "f32[B,64,4,16]");
+    expect_type("attention", "f32[B,L,12,16]; f32[B,64,4,16]; f32[B,64,4,16]; _; i64[B]",
+                "causal=bottom_right", "f32[B,L,12,16]");
     expect_type("matmul", "f32[B,L,64]; f32[1000,64]", "transpose_b=true", "f32[B,L,1000]");
     expect_type("softmax", "f32[B,L]", "", "f32[B,L]");
     expect_type("reduce_mean", "f32[B,L,3]", "axes=[1]", "f32[B,3]");

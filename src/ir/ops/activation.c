@@ -44,6 +44,7 @@ static mlsys_status decompose_gelu(mlsi_graph *g, int32_t func, const void *attr
     (void)n_in, (void)n_out;
     int32_t x = mlsi_emit_widen(&e, in[0]);
     int32_t half = mlsi_emit_2(&e, MLSI_OP_MUL, mlsi_emit_float(&e, 0.5), x);
+    if (mlsi_fault(MLSI_FAULT_OPS_GELU_ROUNDING)) half = mlsi_emit_2(&e, MLSI_OP_ADD, half, x);
     int32_t one = mlsi_emit_float(&e, 1);
     int32_t y = mlsi_emit_2(&e, MLSI_OP_MUL, half,
                             mlsi_emit_2(&e, MLSI_OP_ADD, one, gelu_inner(&e, at->form, x)));
@@ -65,25 +66,45 @@ static void cost_activation(const mlsi_cost_args *a, mlsi_op_cost *c) {
 
 static const char *const gelu_forms[] = {"erf", "tanh", NULL};
 static const mlsi_attr_desc gelu_attrs[] = {
-    {.name = "form", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_gelu, form),
-     .names = gelu_forms, .help = "erf: by the error function; tanh: its approximation"},
+    {.name = "form",
+     .kind = MLSI_ATTR_ENUM,
+     .offset = offsetof(mlsi_attr_gelu, form),
+     .names = gelu_forms,
+     .help = "erf: by the error function; tanh: its approximation"},
     {.name = NULL}};
 
 #define ACTIVATION                                                                                 \
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .traits = MLSI_SMOOTH_TRAITS
 
-const mlsi_op_def mlsi_op_def_relu = {ACTIVATION, .attrs_size = sizeof(mlsi_attr_none),
-    .infer = mlsi_elementwise_infer_numbers, .cost = mlsi_elementwise_cost,
-    .decompose = decompose_relu, .doc = "max(x, 0).",
-    .special = "NaN stays NaN; relu(-0) = +0.", .onnx = "Relu"};
-const mlsi_op_def mlsi_op_def_gelu = {ACTIVATION, .attrs_size = sizeof(mlsi_attr_gelu),
-    .attrs = gelu_attrs, .infer = infer_gelu, .cost = cost_activation, .decompose = decompose_gelu,
+const mlsi_op_def mlsi_op_def_relu = {ACTIVATION,
+                                      .attrs_size = sizeof(mlsi_attr_none),
+                                      .infer = mlsi_elementwise_infer_numbers,
+                                      .cost = mlsi_elementwise_cost,
+                                      .decompose = decompose_relu,
+                                      .doc = "max(x, 0).",
+                                      .special = "NaN stays NaN; relu(-0) = +0.",
+                                      .onnx = "Relu"};
+const mlsi_op_def mlsi_op_def_gelu = {
+    ACTIVATION,
+    .attrs_size = sizeof(mlsi_attr_gelu),
+    .attrs = gelu_attrs,
+    .infer = infer_gelu,
+    .cost = cost_activation,
+    .decompose = decompose_gelu,
     .doc = "erf: (0.5 * x) * (1 + erf(x * 0.70710678118654752)); tanh: (0.5 * x) * (1 + "
-           "tanh(0.79788456080286536 * (x + 0.044715 * ((x * x) * x)))). Every written operation rounds in the "
+           "tanh(0.79788456080286536 * (x + 0.044715 * ((x * x) * x)))). Every written operation "
+           "rounds in the "
            "compute type, the result once to x's dtype.",
-    .special = "gelu(-inf) = -inf * 0 = NaN, gelu(inf) = inf.", .onnx = "Gelu"};
-const mlsi_op_def mlsi_op_def_silu = {ACTIVATION, .attrs_size = sizeof(mlsi_attr_none),
-    .infer = mlsi_elementwise_infer_floats, .cost = cost_activation, .decompose = decompose_silu,
-    .doc = "x * sigmoid(x), each operation rounded in the compute type, the result once to x's dtype.",
-    .special = "silu(-inf) = -inf * 0 = NaN, silu(inf) = inf.", .onnx = "Swish"};
+    .special = "gelu(-inf) = -inf * 0 = NaN, gelu(inf) = inf.",
+    .onnx = "Gelu"};
+const mlsi_op_def mlsi_op_def_silu = {
+    ACTIVATION,
+    .attrs_size = sizeof(mlsi_attr_none),
+    .infer = mlsi_elementwise_infer_floats,
+    .cost = cost_activation,
+    .decompose = decompose_silu,
+    .doc =
+        "x * sigmoid(x), each operation rounded in the compute type, the result once to x's dtype.",
+    .special = "silu(-inf) = -inf * 0 = NaN, silu(inf) = inf.",
+    .onnx = "Swish"};

@@ -6,7 +6,7 @@
 
 enum { SEGMENT = 64 };
 
-/* ---- type rule ----------------------------------------------------------------------------------------- */
+/* ---- type rule ----------------------------------------------------------------------------- */
 
 static mlsys_status bad_operand(const mlsi_infer *t, int i, const char *expected) {
     char a[160];
@@ -15,7 +15,8 @@ static mlsys_status bad_operand(const mlsi_infer *t, int i, const char *expected
 }
 
 static mlsys_status check_dtypes(const mlsi_infer *t) {
-    for (int i = 0; i < 3; i++) MLSI_TRY(mlsi_infer_class(t, i, MLSI_FLOATS));
+    for (int i = 0; i < 3; i++)
+        MLSI_TRY(mlsi_infer_class(t, i, MLSI_FLOATS));
     MLSI_TRY(mlsi_infer_same_dtype(t, 1, 2));
     bool mixed = (t->in[0].dtype == MLSYS_F64) != (t->in[1].dtype == MLSYS_F64);
     if (mixed) return mlsi_infer_same_dtype(t, 0, 1);
@@ -31,7 +32,8 @@ static mlsys_status check_heads(const mlsi_infer *t) {
     if (memcmp(v->dims, k->dims, 3 * sizeof *v->dims))
         return bad_operand(t, 2, "[B, Lk, Hkv, Dv] with B, Lk and Hkv of k");
     if (q->dims[3] < 0) return bad_operand(t, 0, "an integer as D");
-    if (q->dims[2] < 0 || k->dims[2] < 0 || (k->dims[2] ? q->dims[2] % k->dims[2] : q->dims[2]) != 0)
+    if (q->dims[2] < 0 || k->dims[2] < 0 ||
+        (k->dims[2] ? q->dims[2] % k->dims[2] : q->dims[2]) != 0)
         return bad_operand(t, 1, "a number of heads Hkv that divides q's");
     return MLSYS_OK;
 }
@@ -65,11 +67,13 @@ static mlsys_status check_attrs(const mlsi_infer *t, mlsi_attr_attention *at) {
         return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute window: %lld is negative",
                                (long long)at->window);
     if (!isfinite(at->scale) || !isfinite(at->softcap) || at->softcap < 0)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attributes scale %g, softcap %g: expected finite "
-                               "numbers and softcap >= 0", at->scale, at->softcap);
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1,
+                               "attributes scale %g, softcap %g: expected finite "
+                               "numbers and softcap >= 0",
+                               at->scale, at->softcap);
     if (t->n_out != (at->lse ? 2 : 1))
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "%d results asked, lse = %lld gives %d", t->n_out,
-                               (long long)at->lse, at->lse ? 2 : 1);
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "%d results asked, lse = %lld gives %d",
+                               t->n_out, (long long)at->lse, at->lse ? 2 : 1);
     return MLSYS_OK;
 }
 
@@ -90,12 +94,12 @@ static mlsys_status infer_attention(mlsi_infer *t) {
     t->out[0] = *q;
     t->out[0].dims[3] = v->dims[3];
     if (at->lse)
-        t->out[1] = (mlsi_type){q->dtype == MLSYS_F64 ? MLSYS_F64 : MLSYS_F32, 3,
-                                {q->dims[0], q->dims[2], q->dims[1]}};
+        t->out[1] = (mlsi_type){
+            q->dtype == MLSYS_F64 ? MLSYS_F64 : MLSYS_F32, 3, {q->dims[0], q->dims[2], q->dims[1]}};
     return MLSYS_OK;
 }
 
-/* ---- reference ----------------------------------------------------------------------------------------- */
+/* ---- reference ----------------------------------------------------------------------------- */
 
 /* One query row: batch b, head h, query i. */
 typedef struct query {
@@ -124,7 +128,8 @@ static double mask_value(const query *q, int64_t key, bool *allowed) {
     int64_t full[4] = {q->b, q->h, q->i, key}, index[4] = {0};
     *allowed = true;
     if (!m || !m->data) return 0;
-    for (int d = 0; d < m->rank; d++) index[d] = m->shape[d] == 1 ? 0 : full[d + 4 - m->rank];
+    for (int d = 0; d < m->rank; d++)
+        index[d] = m->shape[d] == 1 ? 0 : full[d + 4 - m->rank];
     int64_t at = mlsi_ref_ravel(m->rank, m->shape, index);
     if (m->dtype != MLSYS_BOOL) return mlsi_ref_get_f(m, at);
     *allowed = mlsi_ref_get_i(m, at) != 0;
@@ -182,7 +187,8 @@ static double segment_value(const query *q, const segment *g, int64_t first, int
     double o = 0;
     for (int j = 0; j < SEGMENT; j++)
         if (g->visible[j])
-            o = mlsi_ref_fma(q->f64, g->e[j], element4(&q->a->in[2], q->b, first + j, q->kv_head, d), o);
+            o = mlsi_ref_fma(q->f64, g->e[j],
+                             element4(&q->a->in[2], q->b, first + j, q->kv_head, d), o);
     return o;
 }
 
@@ -205,7 +211,9 @@ static double attend(query *q, double *o, int64_t width) {
         m = top;
         started = true;
     }
-    for (int64_t d = 0; d < width; d++) o[d] = started ? mlsi_ref_div(q->f64, o[d], l) : 0;
+    double none = mlsi_fault(MLSI_FAULT_OPS_MASKED_ROW_NAN) ? NAN : 0;
+    for (int64_t d = 0; d < width; d++)
+        o[d] = started ? mlsi_ref_div(q->f64, o[d], l) : none;
     return started ? mlsi_ref_add(q->f64, m, mlsi_ref_log(q->f64, l)) : -INFINITY;
 }
 
@@ -225,19 +233,24 @@ static void attend_batch(const mlsi_ref_args *a, query *q, double *o) {
     for (q->h = 0; q->h < heads; q->h++)
         for (q->i = 0; q->i < queries; q->i++) {
             q->kv_head = q->h / (heads / a->in[1].shape[2]);
-            q->position = q->at->causal == MLSI_CAUSAL_BOTTOM_RIGHT ? q->valid - queries + q->i : q->i;
+            q->position =
+                q->at->causal == MLSI_CAUSAL_BOTTOM_RIGHT ? q->valid - queries + q->i : q->i;
+            if (mlsi_fault(MLSI_FAULT_OPS_ALIGNMENT)) q->position = q->i;
             double lse = attend(q, o, width);
             int64_t at = ((q->b * queries + q->i) * heads + q->h) * width;
-            for (int64_t d = 0; d < width; d++) mlsi_ref_set_f(y, at + d, o[d]);
-            if (a->n_out > 1) mlsi_ref_set_f(&a->out[1], (q->b * heads + q->h) * queries + q->i, lse);
+            for (int64_t d = 0; d < width; d++)
+                mlsi_ref_set_f(y, at + d, o[d]);
+            if (a->n_out > 1)
+                mlsi_ref_set_f(&a->out[1], (q->b * heads + q->h) * queries + q->i, lse);
         }
 }
 
 static mlsys_status ref_attention(const mlsi_ref_args *a) {
-    query q = {.a = a, .at = a->attrs, .f64 = mlsi_ref_is_f64(a->in[0].dtype),
-               .keys = a->in[1].shape[1]};
+    query q = {
+        .a = a, .at = a->attrs, .f64 = mlsi_ref_is_f64(a->in[0].dtype), .keys = a->in[1].shape[1]};
     double *o;
-    for (int64_t b = 0; b < a->in[0].shape[0]; b++) MLSI_TRY(valid_keys(a, b, &q.valid));
+    for (int64_t b = 0; b < a->in[0].shape[0]; b++)
+        MLSI_TRY(valid_keys(a, b, &q.valid));
     MLSI_TRY(MLSI_NEW_N(a->alloc, a->out[0].shape[3] + 1, &o));
     for (q.b = 0; q.b < a->in[0].shape[0]; q.b++) {
         (void)valid_keys(a, q.b, &q.valid); /* checked above */
@@ -257,30 +270,57 @@ static void cost_attention(const mlsi_cost_args *a, mlsi_op_cost *c) {
 
 static const char *const causal_names[] = {"none", "top_left", "bottom_right", NULL};
 static const mlsi_attr_desc attention_attrs[] = {
-    {.name = "scale", .kind = MLSI_ATTR_F64, .offset = offsetof(mlsi_attr_attention, scale),
+    {.name = "scale",
+     .kind = MLSI_ATTR_F64,
+     .offset = offsetof(mlsi_attr_attention, scale),
      .help = "factor of the scores; 0: 1/sqrt(D)"},
-    {.name = "softcap", .kind = MLSI_ATTR_F64, .offset = offsetof(mlsi_attr_attention, softcap),
+    {.name = "softcap",
+     .kind = MLSI_ATTR_F64,
+     .offset = offsetof(mlsi_attr_attention, softcap),
      .help = "scores become cap * tanh(s / cap); 0: off"},
-    {.name = "causal", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_attention, causal),
+    {.name = "causal",
+     .kind = MLSI_ATTR_ENUM,
+     .offset = offsetof(mlsi_attr_attention, causal),
      .names = causal_names,
-     .help = "top_left: query i sees keys <= i; bottom_right: keys <= n - Lq + i, n the number of valid keys"},
-    {.name = "window", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_attention, window),
+     .help = "top_left: query i sees keys <= i; bottom_right: keys <= n - Lq + i, n the number of "
+             "valid keys"},
+    {.name = "window",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_attention, window),
      .help = "query at position p sees keys > p - window; 0: off"},
-    {.name = "lse", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_attention, lse),
+    {.name = "lse",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_attention, lse),
      .help = "second result: log-sum-exp of the scores [B, H, Lq]"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_attention = {.min_in = 3, .max_in = 5, .min_out = 1, .max_out = 2,
-    .operands = "q, k, v, mask?, kv_len?", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_attention), .attrs = attention_attrs, .infer = infer_attention,
-    .cost = cost_attention, .ref = ref_attention,
-    .doc = "q [B, Lq, H, D], k [B, Lk, Hkv, D], v [B, Lk, Hkv, Dv] to [B, Lq, H, Dv] of q's dtype: softmax(q k^T * "
-           "scale) v per head; head h reads head h / (H / Hkv) of k and v. mask (bool: true = visible, or a float "
-           "that is added) broadcasts to [B, H, Lq, Lk]; kv_len (i32 or i64 [B]) is the number n of valid keys, "
-           "default Lk. k and v share a dtype, which may be a narrower float than q's. Order of sums, positions "
-           "and visibility: docs/numerics.md, \"Attention\". Whole prefill, chunks, one token at a time: the same "
-           "bits. There is no default alignment: causal names one. The log-sum-exp is f32 (f64 for f64).",
-    .special = "A query without visible key gives zeros and a log-sum-exp of -inf. Invisible keys have no "
-               "influence, whatever they hold. A NaN score makes its query NaN. kv_len outside [0, Lk] is an "
-               "error at run time.",
+const mlsi_op_def mlsi_op_def_attention = {
+    .min_in = 3,
+    .max_in = 5,
+    .min_out = 1,
+    .max_out = 2,
+    .operands = "q, k, v, mask?, kv_len?",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_attention),
+    .attrs = attention_attrs,
+    .infer = infer_attention,
+    .cost = cost_attention,
+    .ref = ref_attention,
+    .doc = "q [B, Lq, H, D], k [B, Lk, Hkv, D], v [B, Lk, Hkv, Dv] to [B, Lq, H, Dv] of q's dtype: "
+           "softmax(q k^T * "
+           "scale) v per head; head h reads head h / (H / Hkv) of k and v. mask (bool: true = "
+           "visible, or a float "
+           "that is added) broadcasts to [B, H, Lq, Lk]; kv_len (i32 or i64 [B]) is the number n "
+           "of valid keys, "
+           "default Lk. k and v share a dtype, which may be a narrower float than q's. Order of "
+           "sums, positions "
+           "and visibility: docs/numerics.md, \"Attention\". Whole prefill, chunks, one token at a "
+           "time: the same "
+           "bits. There is no default alignment: causal names one. The log-sum-exp is f32 (f64 for "
+           "f64).",
+    .special =
+        "A query without visible key gives zeros and a log-sum-exp of -inf. Invisible keys have no "
+        "influence, whatever they hold. A NaN score makes its query NaN. kv_len outside [0, Lk] is "
+        "an "
+        "error at run time.",
     .onnx = "Attention"};

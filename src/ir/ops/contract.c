@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- dot_general ------------------------------------------------------------------------------------ */
+/* ---- dot_general --------------------------------------------------------------------------- */
 
 static bool contains(const mlsi_list *l, int64_t axis) {
     for (int64_t i = 0; i < l->n; i++)
@@ -14,7 +14,8 @@ static bool contains(const mlsi_list *l, int64_t axis) {
 
 /* Operands: integers of one dtype, or floats that share a compute type. */
 static mlsys_status infer_factors(const mlsi_infer *t) {
-    for (int i = 0; i < 2; i++) MLSI_TRY(mlsi_infer_class(t, i, MLSI_NUMBERS));
+    for (int i = 0; i < 2; i++)
+        MLSI_TRY(mlsi_infer_class(t, i, MLSI_NUMBERS));
     mlsys_dtype a = t->in[0].dtype, b = t->in[1].dtype;
     if (mlsi_dtype_is_float(a) && mlsi_dtype_is_float(b) && (a == MLSYS_F64) == (b == MLSYS_F64))
         return MLSYS_OK;
@@ -40,8 +41,8 @@ static mlsys_status check_axes(const mlsi_infer *t, int operand, const char *wha
         mlsi_list *l = which ? contract : batch;
         for (int64_t i = 0; i < l->n; i++) {
             if (l->v[i] < -rank || l->v[i] >= rank)
-                return mlsi_infer_fail(t, MLSYS_E_ARG, operand, "%s axis %lld outside [%lld,%lld)", what,
-                                       (long long)l->v[i], (long long)-rank, (long long)rank);
+                return mlsi_infer_fail(t, MLSYS_E_ARG, operand, "%s axis %lld outside [%lld,%lld)",
+                                       what, (long long)l->v[i], (long long)-rank, (long long)rank);
             if (l->v[i] < 0) l->v[i] += rank;
             if (seen >> l->v[i] & 1)
                 return mlsi_infer_fail(t, MLSYS_E_ARG, operand, "%s axis %lld is named twice", what,
@@ -56,8 +57,8 @@ static mlsys_status check_pairs(const mlsi_infer *t, const char *what, const mls
                                 const mlsi_list *r) {
     char a[128], b[128];
     if (l->n != r->n)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "%lld %s axes of lhs, %lld of rhs", (long long)l->n,
-                               what, (long long)r->n);
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "%lld %s axes of lhs, %lld of rhs",
+                               (long long)l->n, what, (long long)r->n);
     for (int64_t i = 0; i < l->n; i++) {
         int64_t x = t->in[0].dims[l->v[i]], y = t->in[1].dims[r->v[i]];
         if (x == y) continue;
@@ -71,7 +72,8 @@ static mlsys_status check_pairs(const mlsi_infer *t, const char *what, const mls
 static mlsys_status add_dim(const mlsi_infer *t, int64_t dim) {
     mlsi_type *y = &t->out[0];
     if (y->rank == MLSYS_MAX_DIMS)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "result has more than %d axes", MLSYS_MAX_DIMS);
+        return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "result has more than %d axes",
+                               MLSYS_MAX_DIMS);
     y->dims[y->rank++] = dim;
     return MLSYS_OK;
 }
@@ -123,9 +125,9 @@ static int64_t dot_ints(dot_walk *w) {
     int64_t s = 0;
     for (int64_t k = 0; k < w->k; k++) {
         dot_locate(w, k);
-        s = mlsi_ref_iadd(s, mlsi_ref_imul(
-                                 mlsi_ref_get_i(w->a, mlsi_ref_ravel(w->a->rank, w->a->shape, w->ia)),
-                                 mlsi_ref_get_i(w->b, mlsi_ref_ravel(w->b->rank, w->b->shape, w->ib))));
+        s = mlsi_ref_iadd(
+            s, mlsi_ref_imul(mlsi_ref_get_i(w->a, mlsi_ref_ravel(w->a->rank, w->a->shape, w->ia)),
+                             mlsi_ref_get_i(w->b, mlsi_ref_ravel(w->b->rank, w->b->shape, w->ib))));
     }
     return s;
 }
@@ -145,9 +147,11 @@ static mlsys_status ref_dot(const mlsi_ref_args *r) {
         for (int64_t d = 0; d < at->lhs_batch.n; d++, o++)
             w.ia[at->lhs_batch.v[d]] = w.ib[at->rhs_batch.v[d]] = index[o];
         for (int d = 0; d < w.a->rank; d++)
-            if (!contains(&at->lhs_batch, d) && !contains(&at->lhs_contract, d)) w.ia[d] = index[o++];
+            if (!contains(&at->lhs_batch, d) && !contains(&at->lhs_contract, d))
+                w.ia[d] = index[o++];
         for (int d = 0; d < w.b->rank; d++)
-            if (!contains(&at->rhs_batch, d) && !contains(&at->rhs_contract, d)) w.ib[d] = index[o++];
+            if (!contains(&at->rhs_batch, d) && !contains(&at->rhs_contract, d))
+                w.ib[d] = index[o++];
         if (mlsi_dtype_is_float(y->dtype))
             mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(w.a->dtype), w.k, dot_pair, &w));
         else
@@ -165,27 +169,44 @@ static void cost_dot(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 #define DOT_LIST(field, text)                                                                      \
-    {.name = #field, .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_dot, field), .help = text}
+    {                                                                                              \
+        .name = #field, .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_dot, field),          \
+        .help = text                                                                               \
+    }
 
 static const mlsi_attr_desc dot_attrs[] = {
     DOT_LIST(lhs_batch, "axes of lhs that are paired, in the order of the result"),
     DOT_LIST(rhs_batch, "their partners in rhs"),
     DOT_LIST(lhs_contract, "axes of lhs that are summed over, outermost first"),
     DOT_LIST(rhs_contract, "their partners in rhs"),
-    {.name = "dtype", .kind = MLSI_ATTR_DTYPE, .offset = offsetof(mlsi_attr_dot, dtype),
+    {.name = "dtype",
+     .kind = MLSI_ATTR_DTYPE,
+     .offset = offsetof(mlsi_attr_dot, dtype),
      .help = "dtype of the result, of lhs's class; default lhs's"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_dot_general = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "lhs, rhs", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_dot),
-    .attrs = dot_attrs, .infer = infer_dot, .cost = cost_dot, .ref = ref_dot,
-    .doc = "Sum over the contracted axes of lhs * rhs, for each pair of batch indices and all free axes. "
-           "Result axes: batch, then lhs's free ones, then rhs's, each in operand order. Products along K as "
-           "docs/numerics.md states, one rounding to the result's dtype. Floats of different dtypes may be "
+const mlsi_op_def mlsi_op_def_dot_general = {
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "lhs, rhs",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_dot),
+    .attrs = dot_attrs,
+    .infer = infer_dot,
+    .cost = cost_dot,
+    .ref = ref_dot,
+    .doc = "Sum over the contracted axes of lhs * rhs, for each pair of batch indices and all free "
+           "axes. "
+           "Result axes: batch, then lhs's free ones, then rhs's, each in operand order. Products "
+           "along K as "
+           "docs/numerics.md states, one rounding to the result's dtype. Floats of different "
+           "dtypes may be "
            "mixed unless one is f64; integers wrap in the result's width.",
     .special = "K = 0 gives +0. 0 * inf = NaN takes part like any product."};
 
-/* ---- matmul ------------------------------------------------------------------------------------------ */
+/* ---- matmul -------------------------------------------------------------------------------- */
 
 typedef struct matmul_axes {
     int batch_a, batch_b; /* number of leading batch axes */
@@ -193,8 +214,12 @@ typedef struct matmul_axes {
 } matmul_axes;
 
 static matmul_axes axes_of(const mlsi_attr_matmul *at, int rank_a, int rank_b) {
-    matmul_axes x = {.batch_a = rank_a > 2 ? rank_a - 2 : 0, .batch_b = rank_b > 2 ? rank_b - 2 : 0,
-                     .m = rank_a - 2, .ka = rank_a - 1, .kb = 0, .n = -1};
+    matmul_axes x = {.batch_a = rank_a > 2 ? rank_a - 2 : 0,
+                     .batch_b = rank_b > 2 ? rank_b - 2 : 0,
+                     .m = rank_a - 2,
+                     .ka = rank_a - 1,
+                     .kb = 0,
+                     .n = -1};
     if (rank_a > 1 && at->transpose_a) x.m = rank_a - 1, x.ka = rank_a - 2;
     if (rank_b > 1) {
         x.kb = at->transpose_b ? rank_b - 1 : rank_b - 2;
@@ -218,7 +243,8 @@ static mlsys_status infer_matmul(mlsi_infer *t) {
     char p[160], q[160];
     MLSI_TRY(infer_factors(t));
     for (int i = 0; i < 2; i++)
-        if (t->in[i].rank == 0) return mlsi_infer_fail(t, MLSYS_E_SHAPE, i, "rank 0, expected >= 1");
+        if (t->in[i].rank == 0)
+            return mlsi_infer_fail(t, MLSYS_E_SHAPE, i, "rank 0, expected >= 1");
     matmul_axes x = axes_of(t->attrs, a->rank, b->rank);
     if (a->dims[x.ka] != b->dims[x.kb])
         return mlsi_infer_fail(t, MLSYS_E_SHAPE, 1, "%s: K axis %d does not match axis %d of %s",
@@ -241,7 +267,8 @@ static int32_t with_batch(mlsi_emit *e, int32_t v, int own, const mlsi_type *bat
     if (e->st != MLSYS_OK) return v;
     const mlsi_type *t = mlsi_emit_type(e, v);
     memcpy(dims, batch->dims, sizeof dims);
-    for (int i = own; i < t->rank; i++) dims[batch->rank + i - own] = t->dims[i];
+    for (int i = own; i < t->rank; i++)
+        dims[batch->rank + i - own] = t->dims[i];
     return mlsi_emit_broadcast(e, v, batch->rank + t->rank - own, dims);
 }
 
@@ -257,8 +284,11 @@ static mlsys_status decompose_matmul(mlsi_graph *g, int32_t func, const void *at
     int lead_a = x.batch_a, lead_b = x.batch_b;
     if (x.batch_b) { /* rhs batches: lhs must have them too */
         mlsi_type batch;
-        mlsi_infer t = {.symbols = &g->symbols, .def = mlsi_op_get(MLSI_OP_MATMUL), .op = "matmul",
-                        .n_in = 2, .in = types};
+        mlsi_infer t = {.symbols = &g->symbols,
+                        .def = mlsi_op_get(MLSI_OP_MATMUL),
+                        .op = "matmul",
+                        .n_in = 2,
+                        .in = types};
         MLSI_TRY(infer_batch(&t, x, &batch));
         if (x.m >= 0) {
             ab[0] = with_batch(&e, ab[0], x.batch_a, &batch);
@@ -276,16 +306,31 @@ static mlsys_status decompose_matmul(mlsi_graph *g, int32_t func, const void *at
 }
 
 static const mlsi_attr_desc matmul_attrs[] = {
-    {.name = "transpose_a", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_matmul, transpose_a),
+    {.name = "transpose_a",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_matmul, transpose_a),
      .help = "read a as [..., K, M]; no effect on a vector"},
-    {.name = "transpose_b", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_matmul, transpose_b),
+    {.name = "transpose_b",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_matmul, transpose_b),
      .help = "read b as [..., N, K]; no effect on a vector"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_matmul = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "a, b", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_matmul),
-    .attrs = matmul_attrs, .infer = infer_matmul, .cost = cost_matmul, .decompose = decompose_matmul,
-    .doc = "a [..., M, K] times b [..., K, N] = [..., M, N]; leading axes broadcast. A vector a is [K] and "
-           "drops M, a vector b is [K] and drops N. Bits and dtypes as dot_general; the result has a's "
-           "dtype.",
-    .special = "K = 0 gives +0.", .onnx = "MatMul"};
+const mlsi_op_def mlsi_op_def_matmul = {.min_in = 2,
+                                        .max_in = 2,
+                                        .min_out = 1,
+                                        .max_out = 1,
+                                        .operands = "a, b",
+                                        .traits = MLSI_TRAIT_DIFFERENTIABLE,
+                                        .attrs_size = sizeof(mlsi_attr_matmul),
+                                        .attrs = matmul_attrs,
+                                        .infer = infer_matmul,
+                                        .cost = cost_matmul,
+                                        .decompose = decompose_matmul,
+                                        .doc = "a [..., M, K] times b [..., K, N] = [..., M, N]; "
+                                               "leading axes broadcast. A vector a is [K] and "
+                                               "drops M, a vector b is [K] and drops N. Bits and "
+                                               "dtypes as dot_general; the result has a's "
+                                               "dtype.",
+                                        .special = "K = 0 gives +0.",
+                                        .onnx = "MatMul"};

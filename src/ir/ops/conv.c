@@ -1,9 +1,10 @@
 /* Convolution and pooling over any number of spatial axes. */
 #include "ir/ops/window.h"
 
-/* ---- conv -------------------------------------------------------------------------------------------- */
+/* ---- conv ---------------------------------------------------------------------------------- */
 
-static mlsys_status infer_groups(const mlsi_infer *t, const mlsi_attr_conv *at, int64_t *out_channels) {
+static mlsys_status infer_groups(const mlsi_infer *t, const mlsi_attr_conv *at,
+                                 int64_t *out_channels) {
     const mlsi_type *x = &t->in[0], *w = &t->in[1];
     int64_t g = at->groups, product;
     char a[160], b[160];
@@ -51,13 +52,14 @@ static mlsys_status infer_conv(mlsi_infer *t) {
     MLSI_TRY(mlsi_infer_window_lists(t, spatial, &at->strides, &at->dilations, &at->pads));
     if (at->output_pads.n == 0) at->output_pads.n = spatial;
     if (at->output_pads.n != spatial)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute output_pads: %lld entries, expected %d",
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1,
+                               "attribute output_pads: %lld entries, expected %d",
                                (long long)at->output_pads.n, spatial);
     t->out[0] = *x;
     MLSI_TRY(infer_groups(t, at, &t->out[0].dims[1]));
     for (int d = 0; d < spatial; d++) {
-        mlsi_window_axis axis = {x->dims[2 + d], w->dims[2 + d], at->strides.v[d], at->dilations.v[d],
-                                 at->pads.v[d], at->pads.v[spatial + d]};
+        mlsi_window_axis axis = {x->dims[2 + d],     w->dims[2 + d], at->strides.v[d],
+                                 at->dilations.v[d], at->pads.v[d],  at->pads.v[spatial + d]};
         MLSI_TRY(mlsi_infer_window_kernel(t, &axis));
         if (at->transposed)
             MLSI_TRY(transposed_extent(t, &axis, at->output_pads.v[d], &t->out[0].dims[2 + d]));
@@ -71,7 +73,7 @@ typedef struct conv_walk {
     const mlsi_view *x, *w;
     const mlsi_attr_conv *at;
     int spatial;
-    int64_t k_shape[MLSYS_MAX_DIMS]; /* channels of a group, then the kernel's axes */
+    int64_t k_shape[MLSYS_MAX_DIMS];              /* channels of a group, then the kernel's axes */
     int64_t n, channel, first_channel, group_out; /* of the output element */
     int64_t at_out[MLSYS_MAX_DIMS];
 } conv_walk;
@@ -114,14 +116,17 @@ static mlsys_status ref_conv(const mlsi_ref_args *a) {
     int64_t in_group = c.x->shape[1] / at->groups, out_group = y->shape[1] / at->groups;
     int64_t k = in_group, index[MLSYS_MAX_DIMS];
     c.k_shape[0] = in_group;
-    for (int d = 0; d < c.spatial; d++) k *= c.k_shape[1 + d] = c.w->shape[2 + d];
+    for (int d = 0; d < c.spatial; d++)
+        k *= c.k_shape[1 + d] = c.w->shape[2 + d];
     for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++) {
         mlsi_ref_unravel(y->rank, y->shape, i, index);
         c.n = index[0];
         c.channel = index[1];
         c.first_channel = index[1] / out_group * in_group;
+        if (mlsi_fault(MLSI_FAULT_OPS_CONV_GROUPS)) c.first_channel = 0;
         c.group_out = index[1] % out_group;
-        for (int d = 0; d < c.spatial; d++) c.at_out[d] = index[2 + d];
+        for (int d = 0; d < c.spatial; d++)
+            c.at_out[d] = index[2 + d];
         mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(y->dtype), k, conv_pair, &c));
     }
     return MLSYS_OK;
@@ -131,28 +136,51 @@ static void cost_conv(const mlsi_cost_args *a, mlsi_op_cost *c) {
     const mlsi_attr_conv *at = a->attrs;
     const mlsi_view *x = &a->in[0], *w = &a->in[1];
     uint64_t k = (uint64_t)(x->shape[1] / at->groups);
-    for (int d = 2; d < w->rank; d++) k *= (uint64_t)w->shape[d];
+    for (int d = 2; d < w->rank; d++)
+        k *= (uint64_t)w->shape[d];
     c->flops = 2 * k * mlsi_cost_count(&a->out[0]);
 }
 
 static const mlsi_attr_desc conv_attrs[] = {
     MLSI_WINDOW_ATTRS(mlsi_attr_conv),
-    {.name = "groups", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_conv, groups),
-     .default_i = 1, .help = "channels are cut into this many independent convolutions"},
-    {.name = "transposed", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_conv, transposed),
+    {.name = "groups",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_conv, groups),
+     .default_i = 1,
+     .help = "channels are cut into this many independent convolutions"},
+    {.name = "transposed",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_conv, transposed),
      .help = "the transposed map; w is [C, Cout/groups, kernel...]"},
-    {.name = "output_pads", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_conv, output_pads),
+    {.name = "output_pads",
+     .kind = MLSI_ATTR_LIST,
+     .offset = offsetof(mlsi_attr_conv, output_pads),
      .help = "transposed: cells added behind each spatial axis of the result; empty: 0"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_conv = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "x, w", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_conv),
-    .attrs = conv_attrs, .infer = infer_conv, .cost = cost_conv, .ref = ref_conv,
-    .doc = "x [N, C, spatial...], w [Cout, C/groups, kernel...] to [N, Cout, spatial...]: y[n, o, p] = sum over "
-           "channels c of o's group and kernel cells t of x[n, c, p * stride + t * dilation - low] * w[o, c, t], "
-           "summed as products along K with K = (c, t) flattened. Cells outside x are zeros. Extent: "
-           "floor((L + low + high - dilation * (k - 1) - 1) / stride) + 1. Transposed: w [C, Cout/groups, "
-           "kernel...], x is met where p + low - t * dilation is a multiple of stride; extent (L - 1) * stride + "
-           "dilation * (k - 1) + 1 + output_pad - low - high.",
-    .special = "Padding is multiplied too: 0 * inf in w gives NaN. No channels or an empty kernel give +0.",
+const mlsi_op_def mlsi_op_def_conv = {
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x, w",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_conv),
+    .attrs = conv_attrs,
+    .infer = infer_conv,
+    .cost = cost_conv,
+    .ref = ref_conv,
+    .doc =
+        "x [N, C, spatial...], w [Cout, C/groups, kernel...] to [N, Cout, spatial...]: y[n, o, p] "
+        "= sum over "
+        "channels c of o's group and kernel cells t of x[n, c, p * stride + t * dilation - low] * "
+        "w[o, c, t], "
+        "summed as products along K with K = (c, t) flattened. Cells outside x are zeros. Extent: "
+        "floor((L + low + high - dilation * (k - 1) - 1) / stride) + 1. Transposed: w [C, "
+        "Cout/groups, "
+        "kernel...], x is met where p + low - t * dilation is a multiple of stride; extent (L - 1) "
+        "* stride + "
+        "dilation * (k - 1) + 1 + output_pad - low - high.",
+    .special = "Padding is multiplied too: 0 * inf in w gives NaN. No channels or an empty kernel "
+               "give +0.",
     .onnx = "Conv, ConvTranspose"};

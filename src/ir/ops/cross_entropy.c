@@ -25,7 +25,12 @@ static mlsys_status infer_cross_entropy(mlsi_infer *t) {
     return MLSYS_OK;
 }
 
-typedef struct class_row { const mlsi_view *x; int64_t first; double m; bool f64; } class_row;
+typedef struct class_row {
+    const mlsi_view *x;
+    int64_t first;
+    double m;
+    bool f64;
+} class_row;
 
 static double shifted_exp(void *user, int64_t i) {
     const class_row *r = user;
@@ -44,9 +49,12 @@ static mlsys_status ref_cross_entropy(const mlsi_ref_args *a) {
             continue;
         }
         if (target < 0 || target >= classes)
-            return mlsi_fail(MLSYS_E_ARG, "cross_entropy: target: class %lld at position %lld outside "
-                             "[0,%lld)", (long long)target, (long long)k, (long long)classes);
-        for (int64_t i = 0; i < classes; i++) r.m = mlsi_ref_max(r.m, mlsi_ref_get_f(x, r.first + i));
+            return mlsi_fail(MLSYS_E_ARG,
+                             "cross_entropy: target: class %lld at position %lld outside "
+                             "[0,%lld)",
+                             (long long)target, (long long)k, (long long)classes);
+        for (int64_t i = 0; i < classes; i++)
+            r.m = mlsi_ref_max(r.m, mlsi_ref_get_f(x, r.first + i));
         if (!isfinite(r.m)) r.m = 0;
         double lse = mlsi_ref_log(r.f64, mlsi_ref_sum(r.f64, classes, shifted_exp, &r));
         lse = mlsi_ref_add(r.f64, lse, r.m);
@@ -65,12 +73,14 @@ static int32_t target_positions(mlsi_emit *e, int32_t x, int32_t target, int32_t
     iota.shape.n = 1;
     iota.shape.v[0] = mlsi_emit_type(e, target)->dims[0];
     int last = mlsi_emit_type(e, x)->rank - 1;
-    int32_t zero = mlsi_emit_int(e, MLSYS_I64, 0), classes = mlsi_emit_count_int(e, x, last, last + 1);
+    int32_t zero = mlsi_emit_int(e, MLSYS_I64, 0),
+            classes = mlsi_emit_count_int(e, x, last, last + 1);
     int32_t used = mlsi_emit_select(e, ignored, zero, target);
     int32_t above = mlsi_emit_2(e, MLSI_OP_GE, used, zero);
     int32_t inside = mlsi_emit_2(e, MLSI_OP_AND, above, mlsi_emit_2(e, MLSI_OP_LT, used, classes));
     int32_t rows = mlsi_emit_op(e, MLSI_OP_IOTA, &iota, 0, NULL);
-    int32_t position = mlsi_emit_2(e, MLSI_OP_ADD, mlsi_emit_2(e, MLSI_OP_MUL, rows, classes), used);
+    int32_t position =
+        mlsi_emit_2(e, MLSI_OP_ADD, mlsi_emit_2(e, MLSI_OP_MUL, rows, classes), used);
     return mlsi_emit_select(e, inside, position, mlsi_emit_int(e, MLSYS_I64, INT64_MAX));
 }
 
@@ -89,8 +99,10 @@ static mlsys_status decompose_cross_entropy(mlsi_graph *g, int32_t func, const v
     MLSI_TRY(mlsi_infer_product(&sub, t.dims, t.rank, &elements));
     int32_t x = mlsi_emit_widen(&e, in[0]);
     int32_t target = mlsi_emit_reshape(&e, mlsi_emit_cast(&e, in[1], MLSYS_I64), 1, &rows);
-    int32_t ignored = mlsi_emit_2(&e, MLSI_OP_EQ, target, mlsi_emit_int(&e, MLSYS_I64, at->ignore_index));
-    int32_t lse = mlsi_emit_reshape(&e, mlsi_emit_op(&e, MLSI_OP_LOGSUMEXP, &lse_attrs, 1, &x), 1, &rows);
+    int32_t ignored =
+        mlsi_emit_2(&e, MLSI_OP_EQ, target, mlsi_emit_int(&e, MLSYS_I64, at->ignore_index));
+    int32_t lse =
+        mlsi_emit_reshape(&e, mlsi_emit_op(&e, MLSI_OP_LOGSUMEXP, &lse_attrs, 1, &x), 1, &rows);
     int32_t pick[2];
     pick[0] = mlsi_emit_reshape(&e, x, 1, &elements);
     pick[1] = target_positions(&e, x, target, ignored);
@@ -107,17 +119,30 @@ static void cost_cross_entropy(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 static const mlsi_attr_desc cross_entropy_attrs[] = {
-    {.name = "ignore_index", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_cross_entropy, ignore_index),
-     .default_i = -100, .help = "rows with this target give 0"},
+    {.name = "ignore_index",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_cross_entropy, ignore_index),
+     .default_i = -100,
+     .help = "rows with this target give 0"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_cross_entropy = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "logits, target", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_cross_entropy), .attrs = cross_entropy_attrs,
-    .infer = infer_cross_entropy, .cost = cost_cross_entropy, .ref = ref_cross_entropy,
+const mlsi_op_def mlsi_op_def_cross_entropy = {
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "logits, target",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_cross_entropy),
+    .attrs = cross_entropy_attrs,
+    .infer = infer_cross_entropy,
+    .cost = cost_cross_entropy,
+    .ref = ref_cross_entropy,
     .decompose = decompose_cross_entropy,
-    .doc = "logits [..., V], target [...] (i32 or i64) to [...]: logsumexp(row) - row[target], in the compute "
+    .doc = "logits [..., V], target [...] (i32 or i64) to [...]: logsumexp(row) - row[target], in "
+           "the compute "
            "type, rounded once to the dtype of logits.",
-    .special = "+0 where target = ignore_index, whatever the row holds; other targets outside [0, V) are an "
+    .special = "+0 where target = ignore_index, whatever the row holds; other targets outside [0, "
+               "V) are an "
                "error at run time. A class of -inf gives +inf.",
     .onnx = "SoftmaxCrossEntropyLoss (reduction none)"};

@@ -19,7 +19,9 @@ int32_t mlsi_emit_op(mlsi_emit *e, mlsi_op op, const void *attrs, int32_t n_in, 
     return out;
 }
 
-int32_t mlsi_emit_1(mlsi_emit *e, mlsi_op op, int32_t x) { return mlsi_emit_op(e, op, NULL, 1, &x); }
+int32_t mlsi_emit_1(mlsi_emit *e, mlsi_op op, int32_t x) {
+    return mlsi_emit_op(e, op, NULL, 1, &x);
+}
 
 int32_t mlsi_emit_2(mlsi_emit *e, mlsi_op op, int32_t x, int32_t y) {
     int32_t in[2] = {x, y};
@@ -60,7 +62,8 @@ int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int las
     if (e->st != MLSYS_OK || first == last) return x;
     memset(&attrs, 0, sizeof attrs);
     attrs.keep = 1;
-    for (int d = first; d < last; d++) attrs.axes.v[attrs.axes.n++] = d;
+    for (int d = first; d < last; d++)
+        attrs.axes.v[attrs.axes.n++] = d;
     return mlsi_emit_op(e, op, &attrs, 1, &x);
 }
 
@@ -74,7 +77,8 @@ int32_t mlsi_emit_count_int(mlsi_emit *e, int32_t x, int first, int last) {
     for (int d = first; d < last; d++) {
         int64_t n = mlsi_emit_type(e, x)->dims[d];
         ones.shape.v[ones.shape.n++] = n;
-        if (count >= 0) e->st = n < 0 ? MLSYS_OK : mlsi_dim_op(&e->g->symbols, '*', count, n, &count);
+        if (count >= 0)
+            e->st = n < 0 ? MLSYS_OK : mlsi_dim_op(&e->g->symbols, '*', count, n, &count);
         if (n < 0) count = -1;
         if (e->st != MLSYS_OK) return 0;
     }

@@ -1,6 +1,7 @@
 /* Emitting primitives from a composite's decomposition. A builder remembers its first failure, so
- * that formulas can be written as expressions; the caller returns e.st at the end. C leaves the order
- * of arguments open, so a call has at most one argument that emits: the order of nodes is fixed. */
+ * that formulas can be written as expressions; the caller returns e.st at the end. C leaves the
+ * order of arguments open, so a call has at most one argument that emits: the order of nodes is
+ * fixed. */
 #ifndef MLSI_DECOMPOSE_H
 #define MLSI_DECOMPOSE_H
 
@@ -30,8 +31,8 @@ int32_t mlsi_emit_float(mlsi_emit *e, double value);
 int32_t mlsi_emit_int(mlsi_emit *e, mlsys_dtype dtype, int64_t value);
 /* Reduction over axes first, first + 1, ..., last - 1, kept with extent 1. */
 int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int last);
-/* Product of x's extents first..last-1 as a scalar of the compute type, rounded once; also when they
- * are symbolic. */
+/* Product of x's extents first..last-1 as a scalar of the compute type, rounded once; also when
+ * they are symbolic. */
 int32_t mlsi_emit_count(mlsi_emit *e, int32_t x, int first, int last);
 /* The same as i64. */
 int32_t mlsi_emit_count_int(mlsi_emit *e, int32_t x, int first, int last);

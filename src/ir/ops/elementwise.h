@@ -11,8 +11,9 @@ mlsys_status mlsi_elementwise_infer_predicate(mlsi_infer *t, unsigned classes);
 mlsys_status mlsi_elementwise_infer_floats(mlsi_infer *t);
 mlsys_status mlsi_elementwise_infer_numbers(mlsi_infer *t);
 
-void mlsi_elementwise_cost(const mlsi_cost_args *a, mlsi_op_cost *c);      /* one flop each */
-void mlsi_elementwise_cost_math(const mlsi_cost_args *a, mlsi_op_cost *c); /* one transcendental each */
+void mlsi_elementwise_cost(const mlsi_cost_args *a, mlsi_op_cost *c); /* one flop each */
+void mlsi_elementwise_cost_math(const mlsi_cost_args *a,
+                                mlsi_op_cost *c); /* one transcendental each */
 void mlsi_elementwise_cost_move(const mlsi_cost_args *a, mlsi_op_cost *c); /* nothing but bytes */
 
 /* Bits in an integer dtype. */

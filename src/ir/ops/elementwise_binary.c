@@ -17,12 +17,13 @@ static mlsys_status zip(const mlsi_ref_args *a, const binary *b) {
         else if (mlsi_ref_is_f64(x->dtype))
             mlsi_ref_set_f(z, k, b->d(mlsi_ref_get_f(x, i), mlsi_ref_get_f(y, j)));
         else
-            mlsi_ref_set_f(z, k, (double)b->f((float)mlsi_ref_get_f(x, i), (float)mlsi_ref_get_f(y, j)));
+            mlsi_ref_set_f(z, k,
+                           (double)b->f((float)mlsi_ref_get_f(x, i), (float)mlsi_ref_get_f(y, j)));
     }
     return MLSYS_OK;
 }
 
-/* ---- arithmetic ---------------------------------------------------------------------------------- */
+/* ---- arithmetic ---------------------------------------------------------------------------- */
 
 static float add_f(float a, float b) { return a + b; }
 static double add_d(double a, double b) { return a + b; }
@@ -48,6 +49,7 @@ static int64_t rem_i(int64_t a, int64_t b, mlsys_dtype t) {
 /* The result has the divisor's sign, also as a zero. */
 static float mod_f(float a, float b) {
     float r = fmodf(a, b);
+    if (mlsi_fault(MLSI_FAULT_OPS_MOD_SIGN)) return r;
     if (r == 0) return copysignf(0, b);
     return (r < 0) != (b < 0) ? r + b : r;
 }
@@ -82,11 +84,16 @@ static int64_t min_i(int64_t a, int64_t b, mlsys_dtype t) { return (void)t, a < 
         static const binary b = {f_, d_, i_};                                                      \
         return zip(a, &b);                                                                         \
     }                                                                                              \
-    const mlsi_op_def mlsi_op_def_##name = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,  \
-                                            .operands = "a, b", .ref = ref_##name,                 \
-                                            .attrs_size = sizeof(mlsi_attr_none), __VA_ARGS__}
-#define NUMBERS .infer = mlsi_elementwise_infer_numbers, .cost = mlsi_elementwise_cost
-#define SMOOTH .traits = MLSI_SMOOTH_TRAITS
+    const mlsi_op_def mlsi_op_def_##name = {.min_in = 2,                                           \
+                                            .max_in = 2,                                           \
+                                            .min_out = 1,                                          \
+                                            .max_out = 1,                                          \
+                                            .operands = "a, b",                                    \
+                                            .ref = ref_##name,                                     \
+                                            .attrs_size = sizeof(mlsi_attr_none),                  \
+                                            __VA_ARGS__}
+#define NUMBERS            .infer = mlsi_elementwise_infer_numbers, .cost = mlsi_elementwise_cost
+#define SMOOTH             .traits = MLSI_SMOOTH_TRAITS
 #define SMOOTH_COMMUTATIVE .traits = (MLSI_SMOOTH_TRAITS | MLSI_TRAIT_COMMUTATIVE)
 
 BINARY(add, add_f, add_d, add_i, NUMBERS, SMOOTH_COMMUTATIVE,
@@ -104,18 +111,23 @@ BINARY(div, div_f, div_d, div_i, NUMBERS, SMOOTH,
        .onnx = "Div");
 BINARY(rem, fmodf, fmod, rem_i, NUMBERS, SMOOTH,
        .doc = "Remainder of a / b truncated: it has the sign of a (C's fmod and %).",
-       .special = "Floats: rem(x, 0) and rem(inf, y) are NaN, rem(x, inf) = x. Integers: rem(x, 0) = 0.",
+       .special =
+           "Floats: rem(x, 0) and rem(inf, y) are NaN, rem(x, inf) = x. Integers: rem(x, 0) = 0.",
        .onnx = "Mod (fmod=1)");
-BINARY(mod, mod_f, mod_d, mod_i, NUMBERS, SMOOTH,
-       .doc = "Remainder of a / b rounded down: r = rem(a, b), and r + b (rounded) where r is not zero "
-              "and its sign is not b's.",
-       .special = "A zero result has the sign of b. Floats: mod(x, 0) and mod(inf, y) are NaN, mod(-1, inf) "
-                  "= inf. Integers: mod(x, 0) = 0.",
-       .onnx = "Mod (fmod=0)");
+BINARY(
+    mod, mod_f, mod_d, mod_i, NUMBERS, SMOOTH,
+    .doc =
+        "Remainder of a / b rounded down: r = rem(a, b), and r + b (rounded) where r is not zero "
+        "and its sign is not b's.",
+    .special =
+        "A zero result has the sign of b. Floats: mod(x, 0) and mod(inf, y) are NaN, mod(-1, inf) "
+        "= inf. Integers: mod(x, 0) = 0.",
+    .onnx = "Mod (fmod=0)");
 BINARY(pow, mlsi_ef_pow, mlsi_ed_pow, pow_i, .infer = mlsi_elementwise_infer_numbers,
        .cost = mlsi_elementwise_cost_math, SMOOTH, .doc = "a^b; integers wrap.",
-       .special = "Floats as C99 pow: pow(x, 0) = pow(1, y) = 1 even for NaN. Integers with b < 0: 1 for "
-                  "a = 1, +-1 for a = -1, else 0.",
+       .special =
+           "Floats as C99 pow: pow(x, 0) = pow(1, y) = 1 even for NaN. Integers with b < 0: 1 for "
+           "a = 1, +-1 for a = -1, else 0.",
        .onnx = "Pow");
 BINARY(atan2, mlsi_ef_atan2, mlsi_ed_atan2, NULL, .infer = mlsi_elementwise_infer_floats,
        .cost = mlsi_elementwise_cost_math, SMOOTH,
@@ -128,7 +140,7 @@ BINARY(min, min_f, mlsi_ref_min, min_i, NUMBERS, SMOOTH_COMMUTATIVE,
        .doc = "The smaller of a and b.", .special = "NaN if either is NaN; min(-0, +0) = -0.",
        .onnx = "Min");
 
-/* ---- bits ------------------------------------------------------------------------------------------ */
+/* ---- bits ---------------------------------------------------------------------------------- */
 
 static int64_t and_i(int64_t a, int64_t b, mlsys_dtype t) { return (void)t, a & b; }
 static int64_t or_i(int64_t a, int64_t b, mlsys_dtype t) { return (void)t, a | b; }
@@ -164,9 +176,11 @@ BINARY(shift_right, NULL, NULL, shift_right_i, SHIFT,
        .special = "For b < 0 and b >= the dtype's width: 0, or -1 where a < 0.",
        .onnx = "BitShift (RIGHT)");
 
-/* ---- comparisons ------------------------------------------------------------------------------------ */
+/* ---- comparisons --------------------------------------------------------------------------- */
 
-typedef struct comparison { bool less, equal, greater, unordered; } comparison;
+typedef struct comparison {
+    bool less, equal, greater, unordered;
+} comparison;
 
 static mlsys_status compare(const mlsi_ref_args *a, comparison c) {
     const mlsi_view *x = &a->in[0], *y = &a->in[1], *z = &a->out[0];
@@ -193,11 +207,19 @@ static mlsys_status infer_compare(mlsi_infer *t) {
     static mlsys_status ref_##name(const mlsi_ref_args *a) {                                       \
         return compare(a, (comparison)__VA_ARGS__);                                                \
     }                                                                                              \
-    const mlsi_op_def mlsi_op_def_##name = {                                                       \
-        .min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1, .operands = "a, b",                  \
-        .traits = (MLSI_MAP_TRAITS | traits_), .attrs_size = sizeof(mlsi_attr_none),               \
-        .infer = infer_compare, .cost = mlsi_elementwise_cost, .ref = ref_##name, .doc = doc_,     \
-        .special = special_, .onnx = onnx_}
+    const mlsi_op_def mlsi_op_def_##name = {.min_in = 2,                                           \
+                                            .max_in = 2,                                           \
+                                            .min_out = 1,                                          \
+                                            .max_out = 1,                                          \
+                                            .operands = "a, b",                                    \
+                                            .traits = (MLSI_MAP_TRAITS | traits_),                 \
+                                            .attrs_size = sizeof(mlsi_attr_none),                  \
+                                            .infer = infer_compare,                                \
+                                            .cost = mlsi_elementwise_cost,                         \
+                                            .ref = ref_##name,                                     \
+                                            .doc = doc_,                                           \
+                                            .special = special_,                                   \
+                                            .onnx = onnx_}
 
 COMPARE(eq, MLSI_TRAIT_COMMUTATIVE, "bool: a == b.", "NaN equals nothing; -0 == +0.", "Equal",
         {.equal = true});
@@ -211,7 +233,7 @@ COMPARE(gt, 0, "bool: a > b; false < true.", "False where either is NaN.", "Grea
 COMPARE(ge, 0, "bool: a >= b; false < true.", "False where either is NaN.", "GreaterOrEqual",
         {.greater = true, .equal = true});
 
-/* ---- three inputs ------------------------------------------------------------------------------------ */
+/* ---- three inputs -------------------------------------------------------------------------- */
 
 static mlsys_status infer_select(mlsi_infer *t) {
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_BOOLS));
@@ -267,16 +289,30 @@ static void cost_fma(const mlsi_cost_args *a, mlsi_op_cost *c) {
     .min_in = 3, .max_in = 3, .min_out = 1, .max_out = 1, .traits = MLSI_SMOOTH_TRAITS,            \
     .attrs_size = sizeof(mlsi_attr_none)
 
-const mlsi_op_def mlsi_op_def_select = {TERNARY, .operands = "cond, a, b", .infer = infer_select,
-    .cost = mlsi_elementwise_cost, .ref = ref_select,
+const mlsi_op_def mlsi_op_def_select = {
+    TERNARY,
+    .operands = "cond, a, b",
+    .infer = infer_select,
+    .cost = mlsi_elementwise_cost,
+    .ref = ref_select,
     .doc = "a where cond (bool) is true, else b; all three broadcast. The value not chosen has no "
            "influence.",
-    .special = "Elements move bit for bit, NaN payloads included.", .onnx = "Where"};
-const mlsi_op_def mlsi_op_def_clamp = {TERNARY, .operands = "x, lo, hi",
-    .infer = mlsi_elementwise_infer_numbers, .cost = cost_fma, .ref = ref_clamp,
-    .doc = "min(max(x, lo), hi), all three broadcast.",
-    .special = "NaN if any of the three is NaN; hi where lo > hi.", .onnx = "Clip"};
-const mlsi_op_def mlsi_op_def_fma = {TERNARY, .operands = "a, b, c",
-    .infer = mlsi_elementwise_infer_floats, .cost = cost_fma, .ref = ref_fma,
+    .special = "Elements move bit for bit, NaN payloads included.",
+    .onnx = "Where"};
+const mlsi_op_def mlsi_op_def_clamp = {TERNARY,
+                                       .operands = "x, lo, hi",
+                                       .infer = mlsi_elementwise_infer_numbers,
+                                       .cost = cost_fma,
+                                       .ref = ref_clamp,
+                                       .doc = "min(max(x, lo), hi), all three broadcast.",
+                                       .special =
+                                           "NaN if any of the three is NaN; hi where lo > hi.",
+                                       .onnx = "Clip"};
+const mlsi_op_def mlsi_op_def_fma = {
+    TERNARY,
+    .operands = "a, b, c",
+    .infer = mlsi_elementwise_infer_floats,
+    .cost = cost_fma,
+    .ref = ref_fma,
     .doc = "a * b + c with one rounding in the compute type (f32 for the narrow dtypes).",
     .special = "0 * inf + c = NaN."};

@@ -1,7 +1,7 @@
 /* Elementwise ops of one input: y[i] = f(x[i]). */
 #include "ir/ops/elementwise.h"
 
-/* ---- type rules and costs of all elementwise ops --------------------------------------------- */
+/* ---- type rules and costs of all elementwise ops ------------------------------------------- */
 
 mlsys_status mlsi_elementwise_infer(mlsi_infer *t, unsigned classes) {
     for (int i = 0; i < t->n_in; i++) {
@@ -41,7 +41,8 @@ void mlsi_elementwise_cost_move(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = 0;
 }
 
-/* ---- reference --------------------------------------------------------------------------------- */
+/* ---- reference ---------------------------------------------------------------------------------
+ */
 
 typedef struct unary {
     float (*f)(float);
@@ -76,15 +77,21 @@ static double rsqrt_d(double x) { return 1.0 / sqrt(x); }
 static float sigmoid_f(float x) { return 1.0f / (1.0f + mlsi_ef_exp(-x)); }
 static double sigmoid_d(double x) { return 1.0 / (1.0 + mlsi_ed_exp(-x)); }
 
-/* An op: its ref is map over one row, the rest of the definition follows as designated initialisers. */
+/* An op: its ref is map over one row, the rest of the definition follows as designated
+ * initialisers. */
 #define UNARY(name, f_, d_, i_, ...)                                                               \
     static mlsys_status ref_##name(const mlsi_ref_args *a) {                                       \
         static const unary u = {f_, d_, i_};                                                       \
         return map(a, &u);                                                                         \
     }                                                                                              \
-    const mlsi_op_def mlsi_op_def_##name = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,  \
-                                            .operands = "x", .ref = ref_##name,                    \
-                                            .attrs_size = sizeof(mlsi_attr_none), __VA_ARGS__}
+    const mlsi_op_def mlsi_op_def_##name = {.min_in = 1,                                           \
+                                            .max_in = 1,                                           \
+                                            .min_out = 1,                                          \
+                                            .max_out = 1,                                          \
+                                            .operands = "x",                                       \
+                                            .ref = ref_##name,                                     \
+                                            .attrs_size = sizeof(mlsi_attr_none),                  \
+                                            __VA_ARGS__}
 
 /* Exact on floats and integers. */
 #define EXACT .infer = mlsi_elementwise_infer_numbers, .cost = mlsi_elementwise_cost
@@ -105,7 +112,8 @@ UNARY(sign, sign_f, sign_d, sign_i, EXACT, .traits = MLSI_MAP_TRAITS,
       .onnx = "Sign");
 UNARY(ceil, ceilf, ceil, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
       .doc = "Smallest integer >= x; integers are unchanged.",
-      .special = "NaN, infinities and signed zeros are unchanged; (-1,0) gives -0.", .onnx = "Ceil");
+      .special = "NaN, infinities and signed zeros are unchanged; (-1,0) gives -0.",
+      .onnx = "Ceil");
 UNARY(floor, floorf, floor, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
       .doc = "Largest integer <= x; integers are unchanged.",
       .special = "NaN, infinities and signed zeros are unchanged.", .onnx = "Floor");
@@ -117,9 +125,10 @@ UNARY(round, rintf, rint, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
       .special = "NaN, infinities and signed zeros are unchanged; [-0.5,0) gives -0.",
       .onnx = "Round");
 
-UNARY(sqrt, sqrtf, sqrt, NULL, .infer = mlsi_elementwise_infer_floats, .cost = mlsi_elementwise_cost,
-      .traits = MLSI_SMOOTH_TRAITS, .doc = "Square root, correctly rounded.",
-      .special = "sqrt(-0) = -0, sqrt(x < 0) = NaN.", .onnx = "Sqrt");
+UNARY(sqrt, sqrtf, sqrt, NULL, .infer = mlsi_elementwise_infer_floats,
+      .cost = mlsi_elementwise_cost, .traits = MLSI_SMOOTH_TRAITS,
+      .doc = "Square root, correctly rounded.", .special = "sqrt(-0) = -0, sqrt(x < 0) = NaN.",
+      .onnx = "Sqrt");
 UNARY(rsqrt, rsqrt_f, rsqrt_d, NULL, .infer = mlsi_elementwise_infer_floats,
       .cost = mlsi_elementwise_cost, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "1 / sqrt(x), the root and the quotient each rounded.",
@@ -175,7 +184,7 @@ UNARY(sigmoid, sigmoid_f, sigmoid_d, NULL, ELEMENTARY,
       .doc = "1 / (1 + exp(-x)), each operation rounded.",
       .special = "sigmoid(-inf) = +0, sigmoid(inf) = 1.", .onnx = "Sigmoid");
 
-/* ---- logic and predicates ------------------------------------------------------------------------ */
+/* ---- logic and predicates ------------------------------------------------------------------ */
 
 static mlsys_status ref_not(const mlsi_ref_args *a) {
     const mlsi_view *x = &a->in[0], *y = &a->out[0];
@@ -202,21 +211,31 @@ static mlsys_status ref_is_finite(const mlsi_ref_args *a) {
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .traits = MLSI_MAP_TRAITS, .cost = mlsi_elementwise_cost, .attrs_size = sizeof(mlsi_attr_none)
 
-const mlsi_op_def mlsi_op_def_not = {MAPPED, .infer = infer_logic, .ref = ref_not,
-    .doc = "Logical negation of bool, bitwise complement of integers.", .special = "None.",
+const mlsi_op_def mlsi_op_def_not = {
+    MAPPED,
+    .infer = infer_logic,
+    .ref = ref_not,
+    .doc = "Logical negation of bool, bitwise complement of integers.",
+    .special = "None.",
     .onnx = "Not"};
-const mlsi_op_def mlsi_op_def_is_nan = {MAPPED, .infer = infer_float_predicate, .ref = ref_is_nan,
-    .doc = "bool: is x a NaN?", .special = "Quiet or signalling, any payload.", .onnx = "IsNaN"};
-const mlsi_op_def mlsi_op_def_is_finite = {MAPPED, .infer = infer_float_predicate,
-    .ref = ref_is_finite, .doc = "bool: is x neither NaN nor infinite?",
-    .special = "Subnormals and zeros are finite."};
+const mlsi_op_def mlsi_op_def_is_nan = {MAPPED,
+                                        .infer = infer_float_predicate,
+                                        .ref = ref_is_nan,
+                                        .doc = "bool: is x a NaN?",
+                                        .special = "Quiet or signalling, any payload.",
+                                        .onnx = "IsNaN"};
+const mlsi_op_def mlsi_op_def_is_finite = {
+    MAPPED, .infer = infer_float_predicate, .ref = ref_is_finite,
+    .doc = "bool: is x neither NaN nor infinite?", .special = "Subnormals and zeros are finite."};
 
-/* ---- conversions --------------------------------------------------------------------------------- */
+/* ---- conversions --------------------------------------------------------------------------- */
 
-static const mlsi_attr_desc cast_attrs[] = {
-    {.name = "dtype", .kind = MLSI_ATTR_DTYPE, .offset = offsetof(mlsi_attr_cast, dtype),
-     .required = true, .help = "dtype of the result; no block dtypes"},
-    {.name = NULL}};
+static const mlsi_attr_desc cast_attrs[] = {{.name = "dtype",
+                                             .kind = MLSI_ATTR_DTYPE,
+                                             .offset = offsetof(mlsi_attr_cast, dtype),
+                                             .required = true,
+                                             .help = "dtype of the result; no block dtypes"},
+                                            {.name = NULL}};
 
 /* Attributes that reached inference as a struct were not read from a config: check the code. */
 static mlsys_status infer_conversion(mlsi_infer *t) {
@@ -224,8 +243,8 @@ static mlsys_status infer_conversion(mlsi_infer *t) {
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_PLAIN));
     if (!mlsi_dtype_get((mlsys_dtype)c->dtype) || mlsi_dtype_is_block((mlsys_dtype)c->dtype)) {
         const mlsi_dtype_info *info = mlsi_dtype_get((mlsys_dtype)c->dtype);
-        return mlsi_infer_fail(t, MLSYS_E_DTYPE, -1,
-                               "attribute dtype: %s is not a plain dtype", info ? info->name : "0");
+        return mlsi_infer_fail(t, MLSYS_E_DTYPE, -1, "attribute dtype: %s is not a plain dtype",
+                               info ? info->name : "0");
     }
     t->out[0] = t->in[0];
     t->out[0].dtype = (mlsys_dtype)c->dtype;
@@ -262,14 +281,24 @@ static mlsys_status ref_bitcast(const mlsi_ref_args *a) {
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .attrs_size = sizeof(mlsi_attr_cast), .attrs = cast_attrs
 
-const mlsi_op_def mlsi_op_def_cast = {CONVERSION, .traits = MLSI_SMOOTH_TRAITS,
-    .infer = infer_conversion, .cost = mlsi_elementwise_cost, .ref = ref_cast,
+const mlsi_op_def mlsi_op_def_cast = {
+    CONVERSION,
+    .traits = MLSI_SMOOTH_TRAITS,
+    .infer = infer_conversion,
+    .cost = mlsi_elementwise_cost,
+    .ref = ref_cast,
     .doc = "x converted to dtype. Float to float and integer to float round once, to nearest even; "
            "float to integer truncates and saturates; integer to integer wraps; to bool is x != 0.",
     .special = "NaN to an integer is 0, to bool true. A float beyond the target's range becomes an "
-               "infinity; f8e4m3 has none: there finite values saturate at +-448 and infinities become NaN.",
+               "infinity; f8e4m3 has none: there finite values saturate at +-448 and infinities "
+               "become NaN.",
     .onnx = "Cast"};
-const mlsi_op_def mlsi_op_def_bitcast = {CONVERSION, .traits = MLSI_MAP_TRAITS,
-    .infer = infer_bitcast, .cost = mlsi_elementwise_cost_move, .ref = ref_bitcast,
+const mlsi_op_def mlsi_op_def_bitcast = {
+    CONVERSION,
+    .traits = MLSI_MAP_TRAITS,
+    .infer = infer_bitcast,
+    .cost = mlsi_elementwise_cost_move,
+    .ref = ref_bitcast,
     .doc = "The bits of x read as another dtype of the same size; bool is not a target.",
-    .special = "NaN payloads are kept: this op is about bits.", .onnx = "BitCast"};
+    .special = "NaN payloads are kept: this op is about bits.",
+    .onnx = "BitCast"};

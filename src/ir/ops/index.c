@@ -1,5 +1,5 @@
-/* Rows by index: gather, embedding, scatter. An index i of an axis of extent n lies in [-n, n); others
- * are an error at run time. */
+/* Rows by index: gather, embedding, scatter. An index i of an axis of extent n lies in [-n, n);
+ * others are an error at run time. */
 #include "ir/ops/elementwise.h"
 
 #include <string.h>
@@ -18,9 +18,12 @@ static mlsys_status indexed_shape(const mlsi_infer *t, int64_t axis, mlsi_type *
     if (x->rank - 1 + ids->rank > MLSYS_MAX_DIMS)
         return mlsi_infer_fail(t, MLSYS_E_SHAPE, 1, "result has %d axes, at most %d",
                                x->rank - 1 + ids->rank, MLSYS_MAX_DIMS);
-    for (int d = 0; d < axis; d++) y.dims[y.rank++] = x->dims[d];
-    for (int d = 0; d < ids->rank; d++) y.dims[y.rank++] = ids->dims[d];
-    for (int d = (int)axis + 1; d < x->rank; d++) y.dims[y.rank++] = x->dims[d];
+    for (int d = 0; d < axis; d++)
+        y.dims[y.rank++] = x->dims[d];
+    for (int d = 0; d < ids->rank; d++)
+        y.dims[y.rank++] = ids->dims[d];
+    for (int d = (int)axis + 1; d < x->rank; d++)
+        y.dims[y.rank++] = x->dims[d];
     *out = y;
     return MLSYS_OK;
 }
@@ -35,8 +38,8 @@ static mlsys_status check_values(const char *op, const mlsi_view *ids, int64_t n
 
 /* Element `linear` of a view of indexed shape: which index position it is at (*j), and the linear
  * index in x when that position's row is `row`. */
-static int64_t split_index(const mlsi_view *x, const mlsi_view *ids, const mlsi_view *y, int64_t axis,
-                           int64_t linear, int64_t *j, const int64_t *row) {
+static int64_t split_index(const mlsi_view *x, const mlsi_view *ids, const mlsi_view *y,
+                           int64_t axis, int64_t linear, int64_t *j, const int64_t *row) {
     int64_t index[MLSYS_MAX_DIMS], from[MLSYS_MAX_DIMS];
     mlsi_ref_unravel(y->rank, y->shape, linear, index);
     *j = mlsi_ref_ravel(ids->rank, ids->shape, index + axis);
@@ -45,7 +48,7 @@ static int64_t split_index(const mlsi_view *x, const mlsi_view *ids, const mlsi_
     return mlsi_ref_ravel(x->rank, x->shape, from);
 }
 
-/* ---- gather ------------------------------------------------------------------------------------------ */
+/* ---- gather -------------------------------------------------------------------------------- */
 
 static mlsys_status infer_gather(mlsi_infer *t) {
     mlsi_attr_axis *attrs = t->attrs;
@@ -68,20 +71,30 @@ static mlsys_status ref_gather(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
-static const mlsi_attr_desc gather_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_axis, axis),
-     .help = "axis of x that the indices address"},
-    {.name = NULL}};
+static const mlsi_attr_desc gather_attrs[] = {{.name = "axis",
+                                               .kind = MLSI_ATTR_I64,
+                                               .offset = offsetof(mlsi_attr_axis, axis),
+                                               .help = "axis of x that the indices address"},
+                                              {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_gather = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "x, indices", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_axis), .attrs = gather_attrs, .infer = infer_gather,
-    .cost = mlsi_elementwise_cost_move, .ref = ref_gather,
-    .doc = "y[a, j, b] = x[a, indices[j], b]: axis of x is replaced by the axes of indices (i32 or i64).",
+const mlsi_op_def mlsi_op_def_gather = {
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x, indices",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_axis),
+    .attrs = gather_attrs,
+    .infer = infer_gather,
+    .cost = mlsi_elementwise_cost_move,
+    .ref = ref_gather,
+    .doc = "y[a, j, b] = x[a, indices[j], b]: axis of x is replaced by the axes of indices (i32 or "
+           "i64).",
     .special = "Index range [-n, n); others are an error at run time. Bits are kept.",
     .onnx = "Gather"};
 
-/* ---- embedding --------------------------------------------------------------------------------------- */
+/* ---- embedding ----------------------------------------------------------------------------- */
 
 static mlsys_status infer_embedding(mlsi_infer *t) {
     mlsi_attr_embedding *attrs = t->attrs;
@@ -125,19 +138,30 @@ static mlsys_status ref_embedding(const mlsi_ref_args *a) {
 }
 
 static const mlsi_attr_desc embedding_attrs[] = {
-    {.name = "dtype", .kind = MLSI_ATTR_DTYPE, .offset = offsetof(mlsi_attr_embedding, dtype),
+    {.name = "dtype",
+     .kind = MLSI_ATTR_DTYPE,
+     .offset = offsetof(mlsi_attr_embedding, dtype),
      .help = "dtype of the result; default the table's, f32 for block dtypes"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_embedding = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "table, indices", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_embedding), .attrs = embedding_attrs, .infer = infer_embedding,
-    .cost = mlsi_elementwise_cost_move, .ref = ref_embedding,
-    .doc = "Rows of table [V, D] (floats or a block dtype) by indices (i32 or i64): y [indices..., D]. Values are "
+const mlsi_op_def mlsi_op_def_embedding = {
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "table, indices",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_embedding),
+    .attrs = embedding_attrs,
+    .infer = infer_embedding,
+    .cost = mlsi_elementwise_cost_move,
+    .ref = ref_embedding,
+    .doc = "Rows of table [V, D] (floats or a block dtype) by indices (i32 or i64): y [indices..., "
+           "D]. Values are "
            "dequantised and converted as dequantize and cast do.",
     .special = "Index range [-V, V); others are an error at run time."};
 
-/* ---- scatter ----------------------------------------------------------------------------------------- */
+/* ---- scatter ------------------------------------------------------------------------------- */
 
 static const char *const scatter_kinds[] = {"set", "add", "mul", "max", "min", NULL};
 
@@ -187,10 +211,11 @@ static mlsys_status ref_scatter(const mlsi_ref_args *a) {
     const mlsi_attr_scatter *attrs = a->attrs;
     const mlsi_view *x = &a->in[0], *ids = &a->in[1], *u = &a->in[2], *y = &a->out[0];
     MLSI_TRY(check_values("scatter", ids, x->shape[attrs->axis]));
-    for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++) mlsi_ref_move(y, i, x, i);
+    for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++)
+        mlsi_ref_move(y, i, x, i);
     /* Row-major order of updates visits the positions of one result element in ascending order. */
-    for (int64_t i = 0, n = mlsi_view_count(u); i < n; i++) {
-        int64_t j, row = 0;
+    for (int64_t k = 0, n = mlsi_view_count(u); k < n; k++) {
+        int64_t j, row = 0, i = mlsi_fault(MLSI_FAULT_OPS_SCATTER_ORDER) ? n - 1 - k : k;
         split_index(x, ids, u, attrs->axis, i, &j, &row);
         MLSI_TRY(mlsi_ref_index("scatter", "indices", ids, j, x->shape[attrs->axis], &row));
         int64_t at = split_index(x, ids, u, attrs->axis, i, &j, &row);
@@ -208,20 +233,35 @@ static void cost_scatter(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = mlsi_cost_count(&a->in[2]);
 }
 
-static const mlsi_attr_desc scatter_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_scatter, axis),
-     .help = "axis of x that the indices address"},
-    {.name = "kind", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_scatter, kind),
-     .names = scatter_kinds, .help = "how an update meets the element"},
-    {.name = NULL}};
+static const mlsi_attr_desc scatter_attrs[] = {{.name = "axis",
+                                                .kind = MLSI_ATTR_I64,
+                                                .offset = offsetof(mlsi_attr_scatter, axis),
+                                                .help = "axis of x that the indices address"},
+                                               {.name = "kind",
+                                                .kind = MLSI_ATTR_ENUM,
+                                                .offset = offsetof(mlsi_attr_scatter, kind),
+                                                .names = scatter_kinds,
+                                                .help = "how an update meets the element"},
+                                               {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_scatter = {.min_in = 3, .max_in = 3, .min_out = 1, .max_out = 1,
-    .operands = "x, indices, updates", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_scatter), .attrs = scatter_attrs, .infer = infer_scatter,
-    .cost = cost_scatter, .ref = ref_scatter,
-    .doc = "x with y[a, indices[j], b] (op)= updates[a, j, b] for j in ascending row-major order; updates has "
-           "x's shape with axis replaced by the axes of indices. Each step computes in the compute type and "
+const mlsi_op_def mlsi_op_def_scatter = {
+    .min_in = 3,
+    .max_in = 3,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x, indices, updates",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_scatter),
+    .attrs = scatter_attrs,
+    .infer = infer_scatter,
+    .cost = cost_scatter,
+    .ref = ref_scatter,
+    .doc = "x with y[a, indices[j], b] (op)= updates[a, j, b] for j in ascending row-major order; "
+           "updates has "
+           "x's shape with axis replaced by the axes of indices. Each step computes in the compute "
+           "type and "
            "rounds to x's dtype.",
-    .special = "Index range [-n, n); others are an error at run time. set: the last update wins. max, min: NaN "
+    .special = "Index range [-n, n); others are an error at run time. set: the last update wins. "
+               "max, min: NaN "
                "wins.",
     .onnx = "ScatterElements, ScatterND (rows)"};

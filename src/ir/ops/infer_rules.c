@@ -1,4 +1,5 @@
 /* Checks that several ops' type inference shares. */
+#include "core/faults.h"
 #include "ir/ops/op_def.h"
 
 #include <stdarg.h>
@@ -13,15 +14,16 @@ static void operand_name(const char *names, int i, char *buf, size_t cap) {
         if (!comma) break;
         p = comma + 1;
     }
-    while (*p == ' ') p++;
+    while (*p == ' ')
+        p++;
     size_t n = strcspn(p, ",?. ");
     if (n >= cap) n = cap - 1;
     memcpy(buf, p, n);
     buf[n] = 0;
 }
 
-mlsys_status mlsi_infer_fail(const mlsi_infer *t, mlsys_status code, int operand, const char *format,
-                             ...) {
+mlsys_status mlsi_infer_fail(const mlsi_infer *t, mlsys_status code, int operand,
+                             const char *format, ...) {
     char why[512], name[40];
     va_list args;
     va_start(args, format);
@@ -33,9 +35,10 @@ mlsys_status mlsi_infer_fail(const mlsi_infer *t, mlsys_status code, int operand
 }
 
 mlsys_status mlsi_infer_class(const mlsi_infer *t, int operand, unsigned classes) {
-    static const char *const names[] = {
-        [MLSI_CLASS_FLOAT] = "float", [MLSI_CLASS_INT] = "int", [MLSI_CLASS_BOOL] = "bool",
-        [MLSI_CLASS_BLOCK] = "block"};
+    static const char *const names[] = {[MLSI_CLASS_FLOAT] = "float",
+                                        [MLSI_CLASS_INT] = "int",
+                                        [MLSI_CLASS_BOOL] = "bool",
+                                        [MLSI_CLASS_BLOCK] = "block"};
     const mlsi_dtype_info *info = mlsi_dtype_get(t->in[operand].dtype);
     char want[64] = "";
     if (info && classes >> info->class_ & 1) return MLSYS_OK;
@@ -57,8 +60,8 @@ mlsys_status mlsi_infer_same_dtype(const mlsi_infer *t, int a, int b) {
 
 mlsys_status mlsi_infer_axis(const mlsi_infer *t, const char *what, int64_t rank, int64_t *axis) {
     if (*axis < -rank || *axis >= rank)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, t->n_in ? 0 : -1, "%s %lld outside [%lld,%lld)", what,
-                               (long long)*axis, (long long)-rank, (long long)rank);
+        return mlsi_infer_fail(t, MLSYS_E_ARG, t->n_in ? 0 : -1, "%s %lld outside [%lld,%lld)",
+                               what, (long long)*axis, (long long)-rank, (long long)rank);
     if (*axis < 0) *axis += rank;
     return MLSYS_OK;
 }
@@ -79,7 +82,8 @@ mlsys_status mlsi_infer_broadcast(const mlsi_infer *t, int first, int n, mlsi_ty
     mlsi_type r = {.dtype = t->in[first].dtype};
     for (int i = first; i < first + n; i++)
         if (t->in[i].dtype && t->in[i].rank > r.rank) r.rank = t->in[i].rank;
-    for (int d = 0; d < r.rank; d++) r.dims[d] = 1;
+    for (int d = 0; d < r.rank; d++)
+        r.dims[d] = 1;
     for (int i = first; i < first + n; i++) {
         const mlsi_type *x = &t->in[i];
         if (!x->dtype) continue;
@@ -87,7 +91,8 @@ mlsys_status mlsi_infer_broadcast(const mlsi_infer *t, int first, int n, mlsi_ty
         for (int d = 0; d < x->rank; d++) {
             int64_t *have = &r.dims[d + shift];
             if (x->dims[d] == *have || x->dims[d] == 1) continue;
-            if (*have != 1) return broadcast_fail(t, i, d + shift, x->dims[d], &r);
+            if (*have != 1 && !mlsi_fault(MLSI_FAULT_OPS_BROADCAST_TYPE))
+                return broadcast_fail(t, i, d + shift, x->dims[d], &r);
             *have = x->dims[d];
         }
     }
@@ -97,7 +102,8 @@ mlsys_status mlsi_infer_broadcast(const mlsi_infer *t, int first, int n, mlsi_ty
 
 mlsys_status mlsi_infer_product(const mlsi_infer *t, const int64_t *dims, int n, int64_t *out) {
     *out = 1;
-    for (int i = 0; i < n; i++) MLSI_TRY(mlsi_dim_op(t->symbols, '*', *out, dims[i], out));
+    for (int i = 0; i < n; i++)
+        MLSI_TRY(mlsi_dim_op(t->symbols, '*', *out, dims[i], out));
     return MLSYS_OK;
 }
 

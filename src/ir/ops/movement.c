@@ -1,10 +1,11 @@
 /* Ops that move elements by a fixed index map: copy, reshape, broadcast, transpose, reverse, pad,
- * concat, and windows at run-time positions. Slice is in slice.c. */
+ * concat. Slices are in slice.c and dynamic_slice.c. */
 #include "ir/ops/movement.h"
 
 #include <string.h>
 
-static mlsys_status list_length(const mlsi_infer *t, const char *what, const mlsi_list *l, int64_t n) {
+mlsys_status mlsi_infer_list_length(const mlsi_infer *t, const char *what, const mlsi_list *l,
+                                    int64_t n) {
     if (l->n == n) return MLSYS_OK;
     return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries, rank is %lld", what,
                            (long long)l->n, (long long)n);
@@ -13,14 +14,15 @@ static mlsys_status list_length(const mlsi_infer *t, const char *what, const mls
 /* Distinct axes, made non-negative and sorted. */
 mlsys_status mlsi_infer_axes(const mlsi_infer *t, const char *what, int64_t rank, mlsi_list *axes) {
     if (axes->n < 0 || axes->n > MLSI_LIST_CAP)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries", what, (long long)axes->n);
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries", what,
+                               (long long)axes->n);
     for (int64_t i = 0; i < axes->n; i++) {
         MLSI_TRY(mlsi_infer_axis(t, what, rank, &axes->v[i]));
         int64_t v = axes->v[i], j = i;
         for (; j > 0 && axes->v[j - 1] >= v; j--) {
             if (axes->v[j - 1] == v)
-                return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld is named twice", what,
-                                       (long long)v);
+                return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld is named twice",
+                                       what, (long long)v);
             axes->v[j] = axes->v[j - 1];
         }
         axes->v[j] = v;
@@ -48,12 +50,14 @@ mlsys_status mlsi_infer_shape(const mlsi_infer *t, const char *what, const mlsi_
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .cost = mlsi_elementwise_cost_move
 
-static const mlsi_attr_desc shape_attrs[] = {
-    {.name = "shape", .kind = MLSI_ATTR_DIMS, .offset = offsetof(mlsi_attr_shape, shape),
-     .required = true, .help = "extents of the result"},
-    {.name = NULL}};
+static const mlsi_attr_desc shape_attrs[] = {{.name = "shape",
+                                              .kind = MLSI_ATTR_DIMS,
+                                              .offset = offsetof(mlsi_attr_shape, shape),
+                                              .required = true,
+                                              .help = "extents of the result"},
+                                             {.name = NULL}};
 
-/* ---- copy ------------------------------------------------------------------------------------------ */
+/* ---- copy ---------------------------------------------------------------------------------- */
 
 static mlsys_status infer_copy(mlsi_infer *t) {
     t->out[0] = t->in[0];
@@ -70,12 +74,16 @@ static mlsys_status ref_copy(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
-const mlsi_op_def mlsi_op_def_copy = {MOVE, .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_none), .infer = infer_copy, .ref = ref_copy,
-    .doc = "x in new memory. Block dtypes are allowed.", .special = "Bits are kept.",
-    .onnx = "Identity"};
+const mlsi_op_def mlsi_op_def_copy = {MOVE,
+                                      .traits = MLSI_TRAIT_DIFFERENTIABLE,
+                                      .attrs_size = sizeof(mlsi_attr_none),
+                                      .infer = infer_copy,
+                                      .ref = ref_copy,
+                                      .doc = "x in new memory. Block dtypes are allowed.",
+                                      .special = "Bits are kept.",
+                                      .onnx = "Identity"};
 
-/* ---- reshape --------------------------------------------------------------------------------------- */
+/* ---- reshape ------------------------------------------------------------------------------- */
 
 /* Replace the one -1 by (elements of x) / (the other extents), which must be exact. */
 static mlsys_status resolve_open_extent(mlsi_infer *t, mlsi_list *shape, int64_t elements) {
@@ -109,8 +117,7 @@ static mlsys_status infer_reshape(mlsi_infer *t) {
         if (attrs->shape.v[i] != -1 && !mlsi_dim_valid(t->symbols, attrs->shape.v[i]))
             return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "attribute shape: entry %lld is %lld",
                                    (long long)i, (long long)attrs->shape.v[i]);
-    if (attrs->shape.n <= MLSYS_MAX_DIMS)
-        MLSI_TRY(resolve_open_extent(t, &attrs->shape, elements));
+    if (attrs->shape.n <= MLSYS_MAX_DIMS) MLSI_TRY(resolve_open_extent(t, &attrs->shape, elements));
     MLSI_TRY(mlsi_infer_shape(t, "shape", &attrs->shape, &t->out[0]));
     t->out[0].dtype = t->in[0].dtype;
     MLSI_TRY(mlsi_infer_product(t, t->out[0].dims, t->out[0].rank, &result));
@@ -121,25 +128,35 @@ static mlsys_status infer_reshape(mlsi_infer *t) {
                            mlsi_type_text(t->symbols, &t->out[0], c, sizeof c));
 }
 
-static mlsys_status view_reshape(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
-                                 mlsi_layout *out, bool *is_view) {
+static mlsys_status view_reshape(const void *attrs, const mlsi_layout *in,
+                                 const mlsi_layout *out_type, mlsi_layout *out, bool *is_view) {
     (void)attrs;
     return mlsi_layout_reshape(in, out_type->rank, out_type->shape, out, is_view);
 }
 
 static const mlsi_attr_desc reshape_attrs[] = {
-    {.name = "shape", .kind = MLSI_ATTR_DIMS, .offset = offsetof(mlsi_attr_shape, shape),
-     .required = true, .help = "extents of the result; one may be -1: what is left of x's elements"},
+    {.name = "shape",
+     .kind = MLSI_ATTR_DIMS,
+     .offset = offsetof(mlsi_attr_shape, shape),
+     .required = true,
+     .help = "extents of the result; one may be -1: what is left of x's elements"},
     {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_reshape = {MOVE,
-    .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_shape),
-    .attrs = reshape_attrs, .infer = infer_reshape, .ref = ref_copy, .view = view_reshape,
-    .doc = "The elements of x in row-major order under another shape. The products of the extents must "
-           "be provably equal.",
-    .special = "Bits are kept. 0 is an extent, not a wildcard.", .onnx = "Reshape"};
+                                         .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+                                         .attrs_size = sizeof(mlsi_attr_shape),
+                                         .attrs = reshape_attrs,
+                                         .infer = infer_reshape,
+                                         .ref = ref_copy,
+                                         .view = view_reshape,
+                                         .doc = "The elements of x in row-major order under "
+                                                "another shape. The products of the extents must "
+                                                "be provably equal.",
+                                         .special =
+                                             "Bits are kept. 0 is an extent, not a wildcard.",
+                                         .onnx = "Reshape"};
 
-/* ---- broadcast -------------------------------------------------------------------------------------- */
+/* ---- broadcast ----------------------------------------------------------------------------- */
 
 static mlsys_status infer_broadcast(mlsi_infer *t) {
     const mlsi_attr_shape *attrs = t->attrs;
@@ -171,21 +188,28 @@ static mlsys_status view_broadcast(const void *attrs, const mlsi_layout *in,
     return mlsi_layout_broadcast(in, out_type->rank, out_type->shape, out);
 }
 
-const mlsi_op_def mlsi_op_def_broadcast = {MOVE,
-    .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_shape),
-    .attrs = shape_attrs, .infer = infer_broadcast, .ref = ref_broadcast, .view = view_broadcast,
+const mlsi_op_def mlsi_op_def_broadcast = {
+    MOVE,
+    .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_shape),
+    .attrs = shape_attrs,
+    .infer = infer_broadcast,
+    .ref = ref_broadcast,
+    .view = view_broadcast,
     .doc = "x repeated along new leading axes and along axes of extent 1, as NumPy broadcasts.",
-    .special = "Bits are kept.", .onnx = "Expand"};
+    .special = "Bits are kept.",
+    .onnx = "Expand"};
 
-/* ---- transpose, reverse ------------------------------------------------------------------------------ */
+/* ---- transpose, reverse -------------------------------------------------------------------- */
 
 static mlsys_status infer_transpose(mlsi_infer *t) {
     mlsi_attr_transpose *attrs = t->attrs;
     int rank = t->in[0].rank;
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_PLAIN));
     if (attrs->perm.n == 0)
-        for (int i = 0; i < rank; i++) attrs->perm.v[attrs->perm.n++] = rank - 1 - i;
-    MLSI_TRY(list_length(t, "perm", &attrs->perm, rank));
+        for (int i = 0; i < rank; i++)
+            attrs->perm.v[attrs->perm.n++] = rank - 1 - i;
+    MLSI_TRY(mlsi_infer_list_length(t, "perm", &attrs->perm, rank));
     mlsi_list sorted = attrs->perm;
     MLSI_TRY(mlsi_infer_axes(t, "perm", rank, &sorted));
     t->out[0] = t->in[0];
@@ -202,7 +226,9 @@ static mlsys_status ref_transpose(const mlsi_ref_args *a) {
     const mlsi_view *x = &a->in[0], *y = &a->out[0];
     for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++) {
         mlsi_ref_unravel(y->rank, y->shape, i, to);
-        for (int d = 0; d < y->rank; d++) from[attrs->perm.v[d]] = to[d];
+        for (int d = 0; d < y->rank; d++)
+            from[attrs->perm.v[d]] = to[d];
+        if (mlsi_fault(MLSI_FAULT_OPS_TRANSPOSE_ELEMENT) && i == 1) from[0] = 0;
         mlsi_ref_move(y, i, x, mlsi_ref_ravel(x->rank, x->shape, from));
     }
     return MLSYS_OK;
@@ -213,22 +239,29 @@ static mlsys_status view_transpose(const void *attrs, const mlsi_layout *in,
     const mlsi_attr_transpose *t = attrs;
     int32_t perm[MLSYS_MAX_DIMS];
     (void)out_type;
-    for (int i = 0; i < in->rank; i++) perm[i] = (int32_t)t->perm.v[i];
+    for (int i = 0; i < in->rank; i++)
+        perm[i] = (int32_t)t->perm.v[i];
     *is_view = true;
     return mlsi_layout_permute(in, perm, out);
 }
 
 static const mlsi_attr_desc transpose_attrs[] = {
-    {.name = "perm", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_transpose, perm),
+    {.name = "perm",
+     .kind = MLSI_ATTR_LIST,
+     .offset = offsetof(mlsi_attr_transpose, perm),
      .help = "axis of x that becomes axis i of the result; empty: reversed order"},
     {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_transpose = {MOVE,
-    .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_transpose), .attrs = transpose_attrs, .infer = infer_transpose,
-    .ref = ref_transpose, .view = view_transpose,
-    .doc = "Axes permuted: y.shape[i] = x.shape[perm[i]].", .special = "Bits are kept.",
-    .onnx = "Transpose"};
+                                           .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+                                           .attrs_size = sizeof(mlsi_attr_transpose),
+                                           .attrs = transpose_attrs,
+                                           .infer = infer_transpose,
+                                           .ref = ref_transpose,
+                                           .view = view_transpose,
+                                           .doc = "Axes permuted: y.shape[i] = x.shape[perm[i]].",
+                                           .special = "Bits are kept.",
+                                           .onnx = "Transpose"};
 
 static mlsys_status infer_reverse(mlsi_infer *t) {
     mlsi_attr_axes *attrs = t->attrs;
@@ -251,8 +284,8 @@ static mlsys_status ref_reverse(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
-static mlsys_status view_reverse(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
-                                 mlsi_layout *out, bool *is_view) {
+static mlsys_status view_reverse(const void *attrs, const mlsi_layout *in,
+                                 const mlsi_layout *out_type, mlsi_layout *out, bool *is_view) {
     const mlsi_attr_axes *r = attrs;
     (void)out_type;
     *out = *in;
@@ -262,30 +295,39 @@ static mlsys_status view_reverse(const void *attrs, const mlsi_layout *in, const
     return MLSYS_OK;
 }
 
-static const mlsi_attr_desc reverse_attrs[] = {
-    {.name = "axes", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_axes, axes),
-     .required = true, .help = "axes to reverse"},
-    {.name = NULL}};
+static const mlsi_attr_desc reverse_attrs[] = {{.name = "axes",
+                                                .kind = MLSI_ATTR_LIST,
+                                                .offset = offsetof(mlsi_attr_axes, axes),
+                                                .required = true,
+                                                .help = "axes to reverse"},
+                                               {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_reverse = {MOVE,
-    .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_axes),
-    .attrs = reverse_attrs, .infer = infer_reverse, .ref = ref_reverse, .view = view_reverse,
-    .doc = "The order of the elements along the given axes reversed.", .special = "Bits are kept."};
+const mlsi_op_def mlsi_op_def_reverse = {
+    MOVE,
+    .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_axes),
+    .attrs = reverse_attrs,
+    .infer = infer_reverse,
+    .ref = ref_reverse,
+    .view = view_reverse,
+    .doc = "The order of the elements along the given axes reversed.",
+    .special = "Bits are kept."};
 
-/* ---- pad -------------------------------------------------------------------------------------------- */
+/* ---- pad ----------------------------------------------------------------------------------- */
 
 static mlsys_status infer_pad(mlsi_infer *t) {
     const mlsi_attr_pad *attrs = t->attrs;
     int rank = t->in[0].rank;
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_PLAIN));
-    MLSI_TRY(list_length(t, "low", &attrs->low, rank));
-    MLSI_TRY(list_length(t, "high", &attrs->high, rank));
+    MLSI_TRY(mlsi_infer_list_length(t, "low", &attrs->low, rank));
+    MLSI_TRY(mlsi_infer_list_length(t, "high", &attrs->high, rank));
     t->out[0] = t->in[0];
     for (int d = 0; d < rank; d++) {
         int64_t pads = 0, lo = attrs->low.v[d], hi = attrs->high.v[d], limit = (int64_t)1 << 40;
         if (lo < -limit || lo > limit || hi < -limit || hi > limit || !mlsi_add_i64(lo, hi, &pads))
-            return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "axis %d: pads %lld and %lld are too large", d,
-                                   (long long)lo, (long long)hi);
+            return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1,
+                                   "axis %d: pads %lld and %lld are too large", d, (long long)lo,
+                                   (long long)hi);
         MLSI_TRY(mlsi_dim_op(t->symbols, pads < 0 ? '-' : '+', t->in[0].dims[d],
                              pads < 0 ? -pads : pads, &t->out[0].dims[d]));
         MLSI_TRY(mlsi_infer_extent(t, "result", t->out[0].dims[d]));
@@ -313,20 +355,34 @@ static mlsys_status ref_pad(const mlsi_ref_args *a) {
 }
 
 static const mlsi_attr_desc pad_attrs[] = {
-    {.name = "low", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_pad, low), .required = true,
+    {.name = "low",
+     .kind = MLSI_ATTR_LIST,
+     .offset = offsetof(mlsi_attr_pad, low),
+     .required = true,
      .help = "cells before each axis; negative crops"},
-    {.name = "high", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_pad, high),
-     .required = true, .help = "cells behind each axis; negative crops"},
-    {.name = "value", .kind = MLSI_ATTR_F64, .offset = offsetof(mlsi_attr_pad, value),
+    {.name = "high",
+     .kind = MLSI_ATTR_LIST,
+     .offset = offsetof(mlsi_attr_pad, high),
+     .required = true,
+     .help = "cells behind each axis; negative crops"},
+    {.name = "value",
+     .kind = MLSI_ATTR_F64,
+     .offset = offsetof(mlsi_attr_pad, value),
      .help = "what new cells hold, converted as cast does from f64"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_pad = {MOVE, .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_pad), .attrs = pad_attrs, .infer = infer_pad, .ref = ref_pad,
+const mlsi_op_def mlsi_op_def_pad = {
+    MOVE,
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_pad),
+    .attrs = pad_attrs,
+    .infer = infer_pad,
+    .ref = ref_pad,
     .doc = "y.shape[d] = low[d] + x.shape[d] + high[d]; y[i] = x[i - low], or value outside x.",
-    .special = "Moved bits are kept. Crops that leave a negative extent are an error.", .onnx = "Pad"};
+    .special = "Moved bits are kept. Crops that leave a negative extent are an error.",
+    .onnx = "Pad"};
 
-/* ---- concat ------------------------------------------------------------------------------------------ */
+/* ---- concat -------------------------------------------------------------------------------- */
 
 static mlsys_status infer_concat(mlsi_infer *t) {
     mlsi_attr_axis *attrs = t->attrs;
@@ -368,121 +424,24 @@ static mlsys_status ref_concat(const mlsi_ref_args *a) {
 }
 
 static const mlsi_attr_desc concat_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_axis, axis),
+    {.name = "axis",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_axis, axis),
      .help = "axis along which the operands follow each other"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_concat = {.min_in = 1, .max_in = MLSI_MAX_OPERANDS, .min_out = 1,
-    .max_out = 1, .operands = "x...", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_axis), .attrs = concat_attrs, .infer = infer_concat,
-    .cost = mlsi_elementwise_cost_move, .ref = ref_concat,
+const mlsi_op_def mlsi_op_def_concat = {
+    .min_in = 1,
+    .max_in = MLSI_MAX_OPERANDS,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x...",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_axis),
+    .attrs = concat_attrs,
+    .infer = infer_concat,
+    .cost = mlsi_elementwise_cost_move,
+    .ref = ref_concat,
     .doc = "1 to 64 operands of one dtype, equal but for their extents along axis, which add up.",
-    .special = "Bits are kept; operands may be empty.", .onnx = "Concat"};
-
-/* ---- windows at run-time positions --------------------------------------------------------------- */
-
-/* Operand i is i64 [rank]. */
-static mlsys_status check_starts(const mlsi_infer *t, int i, int64_t rank) {
-    char a[160];
-    if (t->in[i].dtype == MLSYS_I64 && t->in[i].rank == 1 && t->in[i].dims[0] == rank)
-        return MLSYS_OK;
-    return mlsi_infer_fail(t, t->in[i].dtype == MLSYS_I64 ? MLSYS_E_SHAPE : MLSYS_E_DTYPE, i,
-                           "%s, expected i64[%lld]",
-                           mlsi_type_text(t->symbols, &t->in[i], a, sizeof a), (long long)rank);
-}
-
-/* size <= extent for all values of the symbols. */
-static mlsys_status check_window(const mlsi_infer *t, int operand, int axis, int64_t size,
-                                 int64_t extent) {
-    int64_t room, lo, hi;
-    char a[128], b[128];
-    MLSI_TRY(mlsi_dim_op(t->symbols, '-', extent, size, &room));
-    mlsi_dim_range(t->symbols, room, &lo, &hi);
-    if (lo >= 0) return MLSYS_OK;
-    return mlsi_infer_fail(t, MLSYS_E_SHAPE, operand,
-                           "axis %d: window of %s is not provably inside extent %s", axis,
-                           mlsi_dim_text(t->symbols, size, a, sizeof a),
-                           mlsi_dim_text(t->symbols, extent, b, sizeof b));
-}
-
-static mlsys_status infer_dynamic_slice(mlsi_infer *t) {
-    const mlsi_attr_dynamic_slice *attrs = t->attrs;
-    MLSI_TRY(mlsi_infer_class(t, 0, MLSI_PLAIN));
-    MLSI_TRY(check_starts(t, 1, t->in[0].rank));
-    MLSI_TRY(list_length(t, "sizes", &attrs->sizes, t->in[0].rank));
-    MLSI_TRY(mlsi_infer_shape(t, "sizes", &attrs->sizes, &t->out[0]));
-    t->out[0].dtype = t->in[0].dtype;
-    for (int d = 0; d < t->in[0].rank; d++)
-        MLSI_TRY(check_window(t, 0, d, t->out[0].dims[d], t->in[0].dims[d]));
-    return MLSYS_OK;
-}
-
-static mlsys_status read_starts(const char *op, const mlsi_view *starts, const mlsi_view *whole,
-                                const int64_t *sizes, int64_t *start) {
-    for (int d = 0; d < whole->rank; d++) {
-        start[d] = mlsi_ref_get_i(starts, d);
-        if (start[d] < 0 || start[d] > whole->shape[d] - sizes[d])
-            return mlsi_fail(MLSYS_E_ARG, "%s: start %lld of axis %d outside [0,%lld]", op,
-                             (long long)start[d], d, (long long)(whole->shape[d] - sizes[d]));
-    }
-    return MLSYS_OK;
-}
-
-static mlsys_status ref_dynamic_slice(const mlsi_ref_args *a) {
-    const mlsi_view *x = &a->in[0], *y = &a->out[0];
-    int64_t start[MLSYS_MAX_DIMS], index[MLSYS_MAX_DIMS];
-    MLSI_TRY(read_starts("dynamic_slice", &a->in[1], x, y->shape, start));
-    for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++) {
-        mlsi_ref_unravel(y->rank, y->shape, i, index);
-        for (int d = 0; d < y->rank; d++) index[d] += start[d];
-        mlsi_ref_move(y, i, x, mlsi_ref_ravel(x->rank, x->shape, index));
-    }
-    return MLSYS_OK;
-}
-
-static const mlsi_attr_desc dynamic_slice_attrs[] = {
-    {.name = "sizes", .kind = MLSI_ATTR_DIMS, .offset = offsetof(mlsi_attr_dynamic_slice, sizes),
-     .required = true, .help = "extents of the window"},
-    {.name = NULL}};
-
-const mlsi_op_def mlsi_op_def_dynamic_slice = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "x, starts", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_dynamic_slice), .attrs = dynamic_slice_attrs,
-    .infer = infer_dynamic_slice, .cost = mlsi_elementwise_cost_move, .ref = ref_dynamic_slice,
-    .doc = "The window of x with the given sizes that begins at starts (i64 [rank of x]).",
-    .special = "A start outside [0, extent - size] is an error at run time, never clamped."};
-
-static mlsys_status infer_dynamic_update_slice(mlsi_infer *t) {
-    char a[160], b[160];
-    MLSI_TRY(mlsi_infer_class(t, 0, MLSI_PLAIN));
-    MLSI_TRY(mlsi_infer_same_dtype(t, 0, 1));
-    if (t->in[1].rank != t->in[0].rank)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 1, "%s has not the rank of %s",
-                               mlsi_type_text(t->symbols, &t->in[1], a, sizeof a),
-                               mlsi_type_text(t->symbols, &t->in[0], b, sizeof b));
-    MLSI_TRY(check_starts(t, 2, t->in[0].rank));
-    for (int d = 0; d < t->in[0].rank; d++)
-        MLSI_TRY(check_window(t, 1, d, t->in[1].dims[d], t->in[0].dims[d]));
-    t->out[0] = t->in[0];
-    return MLSYS_OK;
-}
-
-static mlsys_status ref_dynamic_update_slice(const mlsi_ref_args *a) {
-    const mlsi_view *x = &a->in[0], *u = &a->in[1], *y = &a->out[0];
-    int64_t start[MLSYS_MAX_DIMS], index[MLSYS_MAX_DIMS];
-    MLSI_TRY(read_starts("dynamic_update_slice", &a->in[2], x, u->shape, start));
-    for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++) mlsi_ref_move(y, i, x, i);
-    for (int64_t i = 0, n = mlsi_view_count(u); i < n; i++) {
-        mlsi_ref_unravel(u->rank, u->shape, i, index);
-        for (int d = 0; d < y->rank; d++) index[d] += start[d];
-        mlsi_ref_move(y, mlsi_ref_ravel(y->rank, y->shape, index), u, i);
-    }
-    return MLSYS_OK;
-}
-
-const mlsi_op_def mlsi_op_def_dynamic_update_slice = {.min_in = 3, .max_in = 3, .min_out = 1,
-    .max_out = 1, .operands = "x, update, starts", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_none), .infer = infer_dynamic_update_slice,
-    .cost = mlsi_elementwise_cost_move, .ref = ref_dynamic_update_slice,
-    .doc = "x with the window that begins at starts (i64 [rank of x]) replaced by update.",
-    .special = "A start outside [0, extent - size] is an error at run time, never clamped."};
+    .special = "Bits are kept; operands may be empty.",
+    .onnx = "Concat"};

@@ -1,11 +1,11 @@
-/* Row composites: softmax and its kin, mean, norms. Formulas: docs/numerics.md, "Rows". Narrow floats
- * are computed in f32 and rounded once. */
+/* Row composites: softmax and its kin, mean, norms. Formulas: docs/numerics.md, "Rows". Narrow
+ * floats are computed in f32 and rounded once. */
 #include "ir/ops/decompose.h"
 #include "ir/ops/reduce.h"
 
 #include <string.h>
 
-/* ---- softmax, log_softmax, logsumexp ------------------------------------------------------------------ */
+/* ---- softmax, log_softmax, logsumexp ------------------------------------------------------- */
 
 /* Row maximum, kept. An axis that may be empty gets one cell of -inf, which changes no maximum and
  * makes that of an empty row -inf. */
@@ -35,8 +35,7 @@ static int32_t finite_row_max(mlsi_emit *e, int32_t x, int axis) {
 /* log(sum(exp(x - m))) for shifted = x - m. */
 static int32_t log_sum_exp(mlsi_emit *e, int32_t shifted, int axis) {
     int32_t ex = mlsi_emit_1(e, MLSI_OP_EXP, shifted);
-    return mlsi_emit_1(e, MLSI_OP_LOG,
-                       mlsi_emit_reduce(e, MLSI_OP_REDUCE_SUM, ex, axis, axis + 1));
+    return mlsi_emit_1(e, MLSI_OP_LOG, mlsi_emit_reduce(e, MLSI_OP_REDUCE_SUM, ex, axis, axis + 1));
 }
 
 static mlsys_status decompose_softmax(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
@@ -50,7 +49,7 @@ static mlsys_status decompose_softmax(mlsi_graph *g, int32_t func, const void *a
     int32_t ex = mlsi_emit_1(&e, MLSI_OP_EXP, mlsi_emit_2(&e, MLSI_OP_SUB, x, m));
     int32_t sum = mlsi_emit_reduce(&e, MLSI_OP_REDUCE_SUM, ex, axis, axis + 1);
     int32_t y = mlsi_emit_2(&e, MLSI_OP_DIV, ex, sum);
-    if (at->masked_zero) {
+    if (at->masked_zero && !mlsi_fault(MLSI_FAULT_OPS_MASKED_ZERO)) {
         int32_t masked = mlsi_emit_2(&e, MLSI_OP_EQ, m, mlsi_emit_float(&e, -INFINITY));
         y = mlsi_emit_select(&e, masked, mlsi_emit_float(&e, 0), y);
     }
@@ -90,8 +89,9 @@ static int32_t drop_axes(mlsi_emit *e, int32_t y, int first, int last) {
     return mlsi_emit_reshape(e, y, rank, dims);
 }
 
-static mlsys_status decompose_logsumexp(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
-                                        const int32_t *in, int32_t n_out, int32_t *out) {
+static mlsys_status decompose_logsumexp(mlsi_graph *g, int32_t func, const void *attrs,
+                                        int32_t n_in, const int32_t *in, int32_t n_out,
+                                        int32_t *out) {
     const mlsi_attr_arg *at = attrs;
     mlsi_emit e = mlsi_emit_begin(g, func, in[0]);
     mlsys_dtype t = mlsi_emit_type(&e, in[0])->dtype;
@@ -129,43 +129,68 @@ static void cost_rows(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 static const mlsi_attr_desc softmax_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_softmax, axis),
-     .default_i = -1, .help = "axis of the rows"},
-    {.name = "masked_zero", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_softmax, masked_zero),
+    {.name = "axis",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_softmax, axis),
+     .default_i = -1,
+     .help = "axis of the rows"},
+    {.name = "masked_zero",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_softmax, masked_zero),
      .help = "rows of nothing but -inf give zeros instead of NaN"},
     {.name = NULL}};
-static const mlsi_attr_desc log_softmax_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_axis, axis),
-     .default_i = -1, .help = "axis of the rows"},
-    {.name = NULL}};
-static const mlsi_attr_desc logsumexp_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_arg, axis),
-     .default_i = -1, .help = "axis to reduce"},
-    {.name = "keep", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_arg, keep),
-     .help = "keep the axis with extent 1"},
-    {.name = NULL}};
+static const mlsi_attr_desc log_softmax_attrs[] = {{.name = "axis",
+                                                    .kind = MLSI_ATTR_I64,
+                                                    .offset = offsetof(mlsi_attr_axis, axis),
+                                                    .default_i = -1,
+                                                    .help = "axis of the rows"},
+                                                   {.name = NULL}};
+static const mlsi_attr_desc logsumexp_attrs[] = {{.name = "axis",
+                                                  .kind = MLSI_ATTR_I64,
+                                                  .offset = offsetof(mlsi_attr_arg, axis),
+                                                  .default_i = -1,
+                                                  .help = "axis to reduce"},
+                                                 {.name = "keep",
+                                                  .kind = MLSI_ATTR_BOOL,
+                                                  .offset = offsetof(mlsi_attr_arg, keep),
+                                                  .help = "keep the axis with extent 1"},
+                                                 {.name = NULL}};
 
 #define ROWS                                                                                       \
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .traits = MLSI_TRAIT_DIFFERENTIABLE, .cost = cost_rows
 
-const mlsi_op_def mlsi_op_def_softmax = {ROWS, .attrs_size = sizeof(mlsi_attr_softmax),
-    .attrs = softmax_attrs, .infer = infer_softmax, .decompose = decompose_softmax,
+const mlsi_op_def mlsi_op_def_softmax = {
+    ROWS,
+    .attrs_size = sizeof(mlsi_attr_softmax),
+    .attrs = softmax_attrs,
+    .infer = infer_softmax,
+    .decompose = decompose_softmax,
     .doc = "Along axis: m = max(x), e = exp(x - m), y = e / sum(e).",
     .special = "A row with NaN or +inf is NaN. A row of -inf is NaN, or zeros with masked_zero.",
     .onnx = "Softmax"};
-const mlsi_op_def mlsi_op_def_log_softmax = {ROWS, .attrs_size = sizeof(mlsi_attr_axis),
-    .attrs = log_softmax_attrs, .infer = infer_log_softmax, .decompose = decompose_log_softmax,
-    .doc = "Along axis, with m = max(x) if that is finite, else 0: y = (x - m) - log(sum(exp(x - m))).",
+const mlsi_op_def mlsi_op_def_log_softmax = {
+    ROWS,
+    .attrs_size = sizeof(mlsi_attr_axis),
+    .attrs = log_softmax_attrs,
+    .infer = infer_log_softmax,
+    .decompose = decompose_log_softmax,
+    .doc = "Along axis, with m = max(x) if that is finite, else 0: y = (x - m) - log(sum(exp(x - "
+           "m))).",
     .special = "A row with NaN or +inf is NaN; a row of -inf is NaN (-inf - -inf).",
     .onnx = "LogSoftmax"};
-const mlsi_op_def mlsi_op_def_logsumexp = {ROWS, .attrs_size = sizeof(mlsi_attr_arg),
-    .attrs = logsumexp_attrs, .infer = infer_logsumexp, .decompose = decompose_logsumexp,
+const mlsi_op_def mlsi_op_def_logsumexp = {
+    ROWS,
+    .attrs_size = sizeof(mlsi_attr_arg),
+    .attrs = logsumexp_attrs,
+    .infer = infer_logsumexp,
+    .decompose = decompose_logsumexp,
     .doc = "Along axis, with m = max(x) if that is finite, else 0: log(sum(exp(x - m))) + m.",
-    .special = "A row of -inf and an empty row give -inf; a row with +inf gives +inf, one with NaN NaN.",
+    .special =
+        "A row of -inf and an empty row give -inf; a row with +inf gives +inf, one with NaN NaN.",
     .onnx = "ReduceLogSumExp"};
 
-/* ---- reduce_mean --------------------------------------------------------------------------------------- */
+/* ---- reduce_mean --------------------------------------------------------------------------- */
 
 static mlsys_status infer_mean(mlsi_infer *t) {
     mlsi_attr_reduce *attrs = t->attrs;
@@ -202,20 +227,33 @@ static void cost_mean(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = mlsi_cost_count(&a->in[0]) + mlsi_cost_count(&a->out[0]);
 }
 
-static const mlsi_attr_desc mean_attrs[] = {
-    {.name = "axes", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_reduce, axes),
-     .help = "axes to reduce; empty: all"},
-    {.name = "keep", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_reduce, keep),
-     .help = "keep reduced axes with extent 1"},
-    {.name = NULL}};
+static const mlsi_attr_desc mean_attrs[] = {{.name = "axes",
+                                             .kind = MLSI_ATTR_LIST,
+                                             .offset = offsetof(mlsi_attr_reduce, axes),
+                                             .help = "axes to reduce; empty: all"},
+                                            {.name = "keep",
+                                             .kind = MLSI_ATTR_BOOL,
+                                             .offset = offsetof(mlsi_attr_reduce, keep),
+                                             .help = "keep reduced axes with extent 1"},
+                                            {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_reduce_mean = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,
-    .operands = "x", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_reduce),
-    .attrs = mean_attrs, .infer = infer_mean, .cost = cost_mean, .decompose = decompose_mean,
+const mlsi_op_def mlsi_op_def_reduce_mean = {
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_reduce),
+    .attrs = mean_attrs,
+    .infer = infer_mean,
+    .cost = cost_mean,
+    .decompose = decompose_mean,
     .doc = "Canonical sum over axes divided by the count as a float; rounded once to x's dtype.",
-    .special = "An empty row gives 0 / 0 = NaN.", .onnx = "ReduceMean"};
+    .special = "An empty row gives 0 / 0 = NaN.",
+    .onnx = "ReduceMean"};
 
-/* ---- layer_norm, rms_norm ------------------------------------------------------------------------------ */
+/* ---- layer_norm, rms_norm ------------------------------------------------------------------ */
 
 static mlsys_status infer_norm(mlsi_infer *t) {
     mlsi_attr_norm *attrs = t->attrs;
@@ -227,7 +265,8 @@ static mlsys_status infer_norm(mlsi_infer *t) {
         const mlsi_type *p = &t->in[i];
         if (!p->dtype) continue;
         MLSI_TRY(mlsi_infer_class(t, i, MLSI_FLOATS));
-        if ((p->dtype == MLSYS_F64) != (x->dtype == MLSYS_F64)) MLSI_TRY(mlsi_infer_same_dtype(t, 0, i));
+        if ((p->dtype == MLSYS_F64) != (x->dtype == MLSYS_F64))
+            MLSI_TRY(mlsi_infer_same_dtype(t, 0, i));
         if (p->rank != x->rank - axis ||
             memcmp(p->dims, x->dims + axis, sizeof *p->dims * (size_t)p->rank))
             return mlsi_infer_fail(t, MLSYS_E_SHAPE, i, "%s is not of the shape of axes %d.. of %s",
@@ -247,8 +286,8 @@ static int32_t row_mean(mlsi_emit *e, int32_t v, int axis, int rank) {
 static int32_t scale_rows(mlsi_emit *e, int32_t d, const mlsi_attr_norm *at, int rank, int32_t n_in,
                           const int32_t *in) {
     int32_t v = row_mean(e, mlsi_emit_2(e, MLSI_OP_MUL, d, d), (int)at->axis, rank);
-    int32_t r = mlsi_emit_1(e, MLSI_OP_RSQRT,
-                            mlsi_emit_2(e, MLSI_OP_ADD, v, mlsi_emit_float(e, at->eps)));
+    int32_t r =
+        mlsi_emit_1(e, MLSI_OP_RSQRT, mlsi_emit_2(e, MLSI_OP_ADD, v, mlsi_emit_float(e, at->eps)));
     int32_t y = mlsi_emit_2(e, MLSI_OP_MUL, d, r);
     if (n_in > 1 && in[1] >= 0) y = mlsi_emit_2(e, MLSI_OP_MUL, y, mlsi_emit_widen(e, in[1]));
     if (n_in > 2 && in[2] >= 0) y = mlsi_emit_2(e, MLSI_OP_ADD, y, mlsi_emit_widen(e, in[2]));
@@ -265,8 +304,9 @@ static mlsys_status decompose_rms_norm(mlsi_graph *g, int32_t func, const void *
     return e.st;
 }
 
-static mlsys_status decompose_layer_norm(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
-                                         const int32_t *in, int32_t n_out, int32_t *out) {
+static mlsys_status decompose_layer_norm(mlsi_graph *g, int32_t func, const void *attrs,
+                                         int32_t n_in, const int32_t *in, int32_t n_out,
+                                         int32_t *out) {
     const mlsi_attr_norm *at = attrs;
     mlsi_emit e = mlsi_emit_begin(g, func, in[0]);
     mlsi_type t = *mlsi_emit_type(&e, in[0]);
@@ -282,11 +322,19 @@ static void cost_norm(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 #define NORM_ATTRS(eps_)                                                                           \
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_norm, axis),              \
-     .default_i = -1, .help = "rows span the axes from this one to the last"},                     \
-    {.name = "eps", .kind = MLSI_ATTR_F64, .offset = offsetof(mlsi_attr_norm, eps),                \
-     .default_f = eps_, .help = "added to the variance or mean square, in the compute type"},      \
-    {.name = NULL}
+    {.name = "axis",                                                                               \
+     .kind = MLSI_ATTR_I64,                                                                        \
+     .offset = offsetof(mlsi_attr_norm, axis),                                                     \
+     .default_i = -1,                                                                              \
+     .help = "rows span the axes from this one to the last"},                                      \
+        {.name = "eps",                                                                            \
+         .kind = MLSI_ATTR_F64,                                                                    \
+         .offset = offsetof(mlsi_attr_norm, eps),                                                  \
+         .default_f = eps_,                                                                        \
+         .help = "added to the variance or mean square, in the compute type"},                     \
+    {                                                                                              \
+        .name = NULL                                                                               \
+    }
 static const mlsi_attr_desc layer_norm_attrs[] = {NORM_ATTRS(1e-5)};
 static const mlsi_attr_desc rms_norm_attrs[] = {NORM_ATTRS(1e-6)};
 
@@ -294,16 +342,28 @@ static const mlsi_attr_desc rms_norm_attrs[] = {NORM_ATTRS(1e-6)};
     .min_in = 1, .min_out = 1, .max_out = 1, .traits = MLSI_TRAIT_DIFFERENTIABLE,                  \
     .attrs_size = sizeof(mlsi_attr_norm), .infer = infer_norm, .cost = cost_norm
 
-const mlsi_op_def mlsi_op_def_layer_norm = {NORM, .max_in = 3, .operands = "x, gamma?, beta?",
-    .attrs = layer_norm_attrs, .decompose = decompose_layer_norm,
-    .doc = "Per row of n elements: mu = sum(x) / n, d = x - mu, v = sum(d * d) / n, r = rsqrt(v + eps), "
-           "y = (d * r) * gamma + beta. gamma and beta have the shape of a row; each may be absent and be of "
+const mlsi_op_def mlsi_op_def_layer_norm = {
+    NORM,
+    .max_in = 3,
+    .operands = "x, gamma?, beta?",
+    .attrs = layer_norm_attrs,
+    .decompose = decompose_layer_norm,
+    .doc = "Per row of n elements: mu = sum(x) / n, d = x - mu, v = sum(d * d) / n, r = rsqrt(v + "
+           "eps), "
+           "y = (d * r) * gamma + beta. gamma and beta have the shape of a row; each may be absent "
+           "and be of "
            "another float dtype (f64 only with f64).",
     .special = "A row with NaN or an infinity is NaN. Empty rows have no elements to write.",
     .onnx = "LayerNormalization"};
-const mlsi_op_def mlsi_op_def_rms_norm = {NORM, .max_in = 2, .operands = "x, gamma?",
-    .attrs = rms_norm_attrs, .decompose = decompose_rms_norm,
-    .doc = "Per row of n elements: r = rsqrt(sum(x * x) / n + eps), y = (x * r) * gamma. gamma as in "
-           "layer_norm.",
-    .special = "A row with an infinity has NaN there (inf * 0) and zeros elsewhere; NaN makes the row NaN.",
+const mlsi_op_def mlsi_op_def_rms_norm = {
+    NORM,
+    .max_in = 2,
+    .operands = "x, gamma?",
+    .attrs = rms_norm_attrs,
+    .decompose = decompose_rms_norm,
+    .doc =
+        "Per row of n elements: r = rsqrt(sum(x * x) / n + eps), y = (x * r) * gamma. gamma as in "
+        "layer_norm.",
+    .special = "A row with an infinity has NaN there (inf * 0) and zeros elsewhere; NaN makes the "
+               "row NaN.",
     .onnx = "RMSNormalization"};

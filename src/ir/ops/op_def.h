@@ -25,13 +25,14 @@ typedef struct mlsi_attr_desc {
     const char *help;
 } mlsi_attr_desc;
 
-/* Type inference. in[i].dtype is 0 for an absent operand. attrs may be normalised in place (axes made
- * non-negative, defaults resolved). out has room for n_out types, which the caller asked for. */
+/* Type inference. in[i].dtype is 0 for an absent operand. attrs may be normalised in place (axes
+ * made non-negative, defaults resolved). out has room for n_out types, which the caller asked for.
+ */
 typedef struct mlsi_infer {
     mlsi_graph *graph; /* for control flow, custom ops */
     mlsi_symtab *symbols;
     const struct mlsi_op_def *def;
-    const char *op;    /* name, for sentences */
+    const char *op; /* name, for sentences */
     void *attrs;
     int32_t n_in, n_out;
     const mlsi_type *in;
@@ -49,31 +50,32 @@ typedef struct mlsi_cost_args {
     const mlsi_view *in, *out;
 } mlsi_cost_args;
 
-/* Reference evaluation: naive loops in the order of docs/numerics.md; shares no code with kernels. */
+/* Reference evaluation: naive loops in the order of docs/numerics.md; shares no code with kernels.
+ */
 typedef struct mlsi_ref_args {
     mlsi_alloc *alloc;
     const void *attrs; /* dims resolved */
     int n_in, n_out;
-    const mlsi_view *in; /* data NULL when absent; any strides */
-    const mlsi_view *out; /* any strides, no overlap */
+    const mlsi_view *in;     /* data NULL when absent; any strides */
+    const mlsi_view *out;    /* any strides, no overlap */
     const mlsi_graph *graph; /* control flow, custom */
 } mlsi_ref_args;
 
 enum {
-    MLSI_TRAIT_ELEMENTWISE = 1,      /* output element = function of broadcast input elements */
+    MLSI_TRAIT_ELEMENTWISE = 1, /* output element = function of broadcast input elements */
     MLSI_TRAIT_COMMUTATIVE = 2,
-    MLSI_TRAIT_VIEW = 4,             /* result can be a view of operand 0 */
+    MLSI_TRAIT_VIEW = 4, /* result can be a view of operand 0 */
     MLSI_TRAIT_DIFFERENTIABLE = 8,
-    MLSI_TRAIT_CREATION = 16,        /* no data inputs */
+    MLSI_TRAIT_CREATION = 16, /* no data inputs */
     MLSI_TRAIT_CONTROL = 32
 };
 
 typedef struct mlsi_op_def {
     int32_t min_in, max_in, min_out, max_out;
-    const char *operands;            /* "x, w, bias?": names for sentences and docs */
+    const char *operands; /* "x, w, bias?": names for sentences and docs */
     uint32_t traits;
-    size_t attrs_size;               /* >= sizeof(mlsi_attr_none) */
-    const mlsi_attr_desc *attrs;     /* ended by name NULL; NULL = no attributes */
+    size_t attrs_size;           /* >= sizeof(mlsi_attr_none) */
+    const mlsi_attr_desc *attrs; /* ended by name NULL; NULL = no attributes */
     mlsys_status (*infer)(mlsi_infer *t);
     void (*cost)(const mlsi_cost_args *a, mlsi_op_cost *c);
     /* A primitive has ref; a composite has decompose, and no ref unless its meaning is easier to
@@ -81,7 +83,8 @@ typedef struct mlsi_op_def {
     mlsys_status (*ref)(const mlsi_ref_args *a);
     mlsys_status (*decompose)(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
                               const int32_t *in, int32_t n_out, int32_t *out);
-    /* VIEW ops: layout of the result from operand 0's; attrs resolved. *is_view false = needs a copy. */
+    /* VIEW ops: layout of the result from operand 0's; attrs resolved. *is_view false = needs a
+     * copy. */
     mlsys_status (*view)(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
                          mlsi_layout *out, bool *is_view);
     const char *doc;     /* meaning, shapes, formula */
@@ -95,7 +98,7 @@ const mlsi_op_def *mlsi_op_get(mlsi_op op);
 #include "core/op_list.h"
 #undef MLSI_OP
 
-/* ---- attributes by description (attrs.c) ---------------------------------------------------------- */
+/* ---- attributes by description (attrs.c) --------------------------------------------------- */
 
 void mlsi_attrs_default(const mlsi_op_def *def, void *attrs);
 /* Config keys -> attributes over the defaults; errors name op and key. config NULL = defaults. */
@@ -104,8 +107,8 @@ mlsys_status mlsi_attrs_from_config(const mlsi_op_def *def, const char *op, cons
 /* {axis=1, keep=true}; only values that differ from the default, nothing when all are. */
 void mlsi_attrs_print(const mlsi_op_def *def, const void *attrs, const mlsi_symtab *tab,
                       mlsi_text *out);
-/* Reads what mlsi_attrs_print writes, braces included, from *p over the defaults; leaves *p behind it.
- * Nothing is read when *p is not at '{'. */
+/* Reads what mlsi_attrs_print writes, braces included, from *p over the defaults; leaves *p behind
+ * it. Nothing is read when *p is not at '{'. */
 mlsys_status mlsi_attrs_parse(const mlsi_op_def *def, const char *op, mlsi_symtab *tab,
                               const char **p, void *attrs);
 /* Replace symbolic dims by their values. resolved has attrs_size bytes. */
@@ -114,18 +117,18 @@ mlsys_status mlsi_attrs_resolve(const mlsi_op_def *def, const void *attrs, const
 bool mlsi_attrs_equal(const mlsi_op_def *def, const void *a, const void *b);
 uint64_t mlsi_attrs_hash(const mlsi_op_def *def, const void *attrs);
 
-/* ---- text (schema.c) -------------------------------------------------------------------------------- */
+/* ---- text (schema.c) ----------------------------------------------------------------------- */
 
 /* The op as a Markdown page. */
 void mlsi_op_schema_text(mlsi_op op, mlsi_text *out);
 /* Its attributes, one a line: "axis (integer; -1): axis of the rows". */
 void mlsi_op_attrs_text(mlsi_op op, mlsi_text *out);
 
-/* ---- shared by the families (infer_rules.c) --------------------------------------------------------- */
+/* ---- shared by the families (infer_rules.c) ------------------------------------------------ */
 
 /* "add: operand 1 (b): dtype i32, expected f32": operand names come from def->operands. */
-mlsys_status mlsi_infer_fail(const mlsi_infer *t, mlsys_status code, int operand, const char *format,
-                             ...) __attribute__((format(printf, 4, 5)));
+mlsys_status mlsi_infer_fail(const mlsi_infer *t, mlsys_status code, int operand,
+                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* Operand i must be of one of the classes: a bit set of 1 << mlsi_class. */
 mlsys_status mlsi_infer_class(const mlsi_infer *t, int operand, unsigned classes);
 mlsys_status mlsi_infer_same_dtype(const mlsi_infer *t, int a, int b);
@@ -138,9 +141,10 @@ mlsys_status mlsi_infer_product(const mlsi_infer *t, const int64_t *dims, int n,
 /* Extent must be provably >= 0. */
 mlsys_status mlsi_infer_extent(const mlsi_infer *t, const char *what, int64_t dim);
 
-/* ---- scalar access for reference code (scalar.c) ------------------------------------------------------ */
+/* ---- scalar access for reference code (scalar.c) ------------------------------------------- */
 
-/* Element at a multi-index / linear row-major index, widened: floats exactly to f64, integers to i64. */
+/* Element at a multi-index / linear row-major index, widened: floats exactly to f64, integers to
+ * i64. */
 double mlsi_ref_get_f(const mlsi_view *v, int64_t linear);
 int64_t mlsi_ref_get_i(const mlsi_view *v, int64_t linear);
 /* Rounded once to v's dtype; integers wrap. For f32-or-narrower dtypes pass the f32 result. */
@@ -151,7 +155,8 @@ int64_t mlsi_ref_broadcast_index(const mlsi_view *in, const mlsi_view *out, int6
 /* Row-major unravel and its inverse. */
 void mlsi_ref_unravel(int32_t rank, const int64_t *shape, int64_t linear, int64_t *index);
 int64_t mlsi_ref_ravel(int32_t rank, const int64_t *shape, const int64_t *index);
-/* docs/numerics.md "canonical tree" and "products along K", literally; next(user, i) gives element i. */
+/* docs/numerics.md "canonical tree" and "products along K", literally; next(user, i) gives element
+ * i. */
 double mlsi_ref_sum(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
 
 #endif

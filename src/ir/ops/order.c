@@ -34,7 +34,10 @@ static bool before(order_row *r, int64_t i, int64_t j) {
 static void sort_row(order_row *r) {
     for (int64_t i = 0; i < r->n; i++) {
         int64_t j = i;
-        for (; j > 0 && before(r, i, r->perm[j - 1]); j--) r->perm[j] = r->perm[j - 1];
+        bool unstable = mlsi_fault(MLSI_FAULT_OPS_SORT_UNSTABLE);
+        for (; j > 0 && (unstable ? !before(r, r->perm[j - 1], i) : before(r, i, r->perm[j - 1]));
+             j--)
+            r->perm[j] = r->perm[j - 1];
         r->perm[j] = i;
     }
 }
@@ -44,7 +47,8 @@ static mlsys_status order(const mlsi_ref_args *a, int64_t axis, bool descending,
     const mlsi_view *x = &a->in[0];
     int64_t heads[MLSYS_MAX_DIMS], rows = 1;
     order_row r = {.x = x, .axis = axis, .n = x->shape[axis], .descending = descending};
-    for (int d = 0; d < x->rank; d++) rows *= heads[d] = d == axis ? 1 : x->shape[d];
+    for (int d = 0; d < x->rank; d++)
+        rows *= heads[d] = d == axis ? 1 : x->shape[d];
     MLSI_TRY(MLSI_NEW_N(a->alloc, r.n + 1, &r.perm));
     for (int64_t k = 0; k < rows; k++) {
         mlsi_ref_unravel(x->rank, heads, k, r.index);
@@ -67,11 +71,12 @@ static void set_outputs(mlsi_infer *t) {
 
 static uint64_t log2_ceil(uint64_t n) {
     uint64_t b = 0;
-    while (b < 63 && (uint64_t)1 << b < n) b++;
+    while (b < 63 && (uint64_t)1 << b < n)
+        b++;
     return b;
 }
 
-/* ---- sort -------------------------------------------------------------------------------------------- */
+/* ---- sort ---------------------------------------------------------------------------------- */
 
 static mlsys_status infer_sort(mlsi_infer *t) {
     mlsi_attr_sort *attrs = t->attrs;
@@ -92,21 +97,35 @@ static void cost_sort(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = mlsi_cost_count(&a->in[0]) * log2_ceil((uint64_t)a->in[0].shape[attrs->axis]);
 }
 
-static const mlsi_attr_desc sort_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_sort, axis),
-     .default_i = -1, .help = "axis along which elements are ordered"},
-    {.name = "descending", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_sort, descending),
-     .help = "greatest first"},
-    {.name = NULL}};
+static const mlsi_attr_desc sort_attrs[] = {{.name = "axis",
+                                             .kind = MLSI_ATTR_I64,
+                                             .offset = offsetof(mlsi_attr_sort, axis),
+                                             .default_i = -1,
+                                             .help = "axis along which elements are ordered"},
+                                            {.name = "descending",
+                                             .kind = MLSI_ATTR_BOOL,
+                                             .offset = offsetof(mlsi_attr_sort, descending),
+                                             .help = "greatest first"},
+                                            {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_sort = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 2,
-    .operands = "x", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_sort),
-    .attrs = sort_attrs, .infer = infer_sort, .cost = cost_sort, .ref = ref_sort,
-    .doc = "x ordered along axis; a second result, if asked for, holds the positions (i64) that the elements "
+const mlsi_op_def mlsi_op_def_sort = {
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 2,
+    .operands = "x",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_sort),
+    .attrs = sort_attrs,
+    .infer = infer_sort,
+    .cost = cost_sort,
+    .ref = ref_sort,
+    .doc = "x ordered along axis; a second result, if asked for, holds the positions (i64) that "
+           "the elements "
            "came from. Equal elements keep their order, descending too.",
     .special = "NaN is the greatest value, all NaNs are equal; -0 equals +0. Bits are kept."};
 
-/* ---- topk -------------------------------------------------------------------------------------------- */
+/* ---- topk ---------------------------------------------------------------------------------- */
 
 static mlsys_status infer_topk(mlsi_infer *t) {
     mlsi_attr_topk *attrs = t->attrs;
@@ -116,7 +135,8 @@ static mlsys_status infer_topk(mlsi_infer *t) {
     MLSI_TRY(mlsi_infer_axis(t, "axis", t->in[0].rank, &attrs->axis));
     mlsi_dim_range(t->symbols, t->in[0].dims[attrs->axis], &lo, &hi);
     if (attrs->k < 0 || attrs->k > lo)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "axis %lld: k = %lld is not provably within extent %s",
+        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0,
+                               "axis %lld: k = %lld is not provably within extent %s",
                                (long long)attrs->axis, (long long)attrs->k,
                                mlsi_dim_text(t->symbols, t->in[0].dims[attrs->axis], a, sizeof a));
     t->out[0] = t->in[0];
@@ -136,16 +156,32 @@ static void cost_topk(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 static const mlsi_attr_desc topk_attrs[] = {
-    {.name = "k", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_topk, k), .required = true,
+    {.name = "k",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_topk, k),
+     .required = true,
      .help = "elements to take, at most the extent of axis"},
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_topk, axis),
-     .default_i = -1, .help = "axis along which elements are ordered"},
+    {.name = "axis",
+     .kind = MLSI_ATTR_I64,
+     .offset = offsetof(mlsi_attr_topk, axis),
+     .default_i = -1,
+     .help = "axis along which elements are ordered"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_topk = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 2,
-    .operands = "x", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_topk),
-    .attrs = topk_attrs, .infer = infer_topk, .cost = cost_topk, .ref = ref_topk,
-    .doc = "The k greatest elements along axis, greatest first, and, if a second result is asked for, their "
+const mlsi_op_def mlsi_op_def_topk = {
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 2,
+    .operands = "x",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_topk),
+    .attrs = topk_attrs,
+    .infer = infer_topk,
+    .cost = cost_topk,
+    .ref = ref_topk,
+    .doc = "The k greatest elements along axis, greatest first, and, if a second result is asked "
+           "for, their "
            "positions (i64). Ties: the lower position first.",
     .special = "NaN is the greatest value; -0 equals +0. k = 0 is legal. Bits are kept.",
     .onnx = "TopK"};

@@ -3,10 +3,11 @@
 
 enum { WINDOW_LIMIT = 1 << 24 }; /* of kernels, strides, dilations, pads: keeps products in int64 */
 
-static mlsys_status fill_list(const mlsi_infer *t, const char *what, mlsi_list *l, int n, int64_t value,
-                              int64_t least) {
+static mlsys_status fill_list(const mlsi_infer *t, const char *what, mlsi_list *l, int n,
+                              int64_t value, int64_t least) {
     if (l->n == 0)
-        for (int i = 0; i < n; i++) l->v[l->n++] = value;
+        for (int i = 0; i < n; i++)
+            l->v[l->n++] = value;
     if (l->n != n)
         return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries, expected %d", what,
                                (long long)l->n, n);
@@ -37,9 +38,9 @@ static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a
 static mlsys_status ceil_extent(const mlsi_infer *t, const mlsi_window_axis *w, int64_t *out) {
     char a[128];
     if (w->extent < 0)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "ceil_mode with stride %lld over symbolic extent %s",
-                               (long long)w->stride,
-                               mlsi_dim_text(t->symbols, w->extent, a, sizeof a));
+        return mlsi_infer_fail(
+            t, MLSYS_E_SHAPE, 0, "ceil_mode with stride %lld over symbolic extent %s",
+            (long long)w->stride, mlsi_dim_text(t->symbols, w->extent, a, sizeof a));
     int64_t room = w->extent + w->low + w->high - w->dilation * (w->kernel - 1) - 1;
     int64_t n = floor_div(room + w->stride - 1, w->stride) + 1;
     if (n > 0 && (n - 1) * w->stride >= w->extent + w->low) n--;
@@ -47,8 +48,8 @@ static mlsys_status ceil_extent(const mlsi_infer *t, const mlsi_window_axis *w, 
     return mlsi_infer_extent(t, "result", n);
 }
 
-mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w, bool ceil_mode,
-                                      int64_t *out) {
+mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w,
+                                      bool ceil_mode, int64_t *out) {
     mlsi_symtab *tab = t->symbols;
     int64_t pads = w->low + w->high - w->dilation * (w->kernel - 1) - 1;
     if (ceil_mode && w->stride > 1) return ceil_extent(t, w, out);
@@ -65,7 +66,7 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
     return mlsi_infer_extent(t, "result", *out);
 }
 
-/* ---- pool -------------------------------------------------------------------------------------------- */
+/* ---- pool ---------------------------------------------------------------------------------- */
 
 static const char *const pool_kinds[] = {"max", "average", "sum", NULL};
 
@@ -78,13 +79,14 @@ static mlsys_status infer_pool(mlsi_infer *t) {
         return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute kind: %lld", (long long)at->kind);
     MLSI_TRY(mlsi_infer_class(t, 0, at->kind == MLSI_POOL_AVERAGE ? MLSI_FLOATS : MLSI_NUMBERS));
     if (spatial < 1 || at->kernel.n != spatial)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "%s has not the %lld spatial axes of the kernel, >= 1",
+        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0,
+                               "%s has not the %lld spatial axes of the kernel, >= 1",
                                mlsi_type_text(t->symbols, x, a, sizeof a), (long long)at->kernel.n);
     MLSI_TRY(mlsi_infer_window_lists(t, spatial, &at->strides, &at->dilations, &at->pads));
     t->out[0] = *x;
     for (int d = 0; d < spatial; d++) {
-        mlsi_window_axis axis = {x->dims[2 + d], at->kernel.v[d], at->strides.v[d], at->dilations.v[d],
-                                 at->pads.v[d], at->pads.v[spatial + d]};
+        mlsi_window_axis axis = {x->dims[2 + d],     at->kernel.v[d], at->strides.v[d],
+                                 at->dilations.v[d], at->pads.v[d],   at->pads.v[spatial + d]};
         MLSI_TRY(mlsi_infer_window_kernel(t, &axis));
         MLSI_TRY(mlsi_infer_window_extent(t, &axis, at->ceil_mode != 0, &t->out[0].dims[2 + d]));
     }
@@ -109,7 +111,8 @@ static int pool_cell(pool_walk *p, int64_t i, int64_t *linear) {
     p->source[0] = p->index[0];
     p->source[1] = p->index[1];
     for (int d = 0; d < p->spatial; d++) {
-        int64_t n = p->x->shape[2 + d], low = p->at->pads.v[d], high = p->at->pads.v[p->spatial + d];
+        int64_t n = p->x->shape[2 + d], low = p->at->pads.v[d],
+                high = p->at->pads.v[p->spatial + d];
         int64_t v = p->index[2 + d] * p->at->strides.v[d] + tap[d] * p->at->dilations.v[d] - low;
         if (v >= n + high)
             where = CELL_OUTSIDE;
@@ -134,7 +137,8 @@ static double pool_float(pool_walk *p, int64_t cells) {
     for (int64_t i = 0; i < cells; i++) {
         int where = pool_cell(p, i, &at);
         if (where == CELL_X) m = mlsi_ref_max(m, mlsi_ref_get_f(p->x, at));
-        if (where == CELL_X || (where == CELL_PAD && p->at->count_pad)) count++;
+        bool counts = p->at->count_pad || mlsi_fault(MLSI_FAULT_OPS_POOL_DIVISOR);
+        if (where == CELL_X || (where == CELL_PAD && counts)) count++;
     }
     if (p->at->kind == MLSI_POOL_MAX) return m;
     double sum = mlsi_ref_sum(f64, cells, pool_value, p);
@@ -157,7 +161,8 @@ static mlsys_status ref_pool(const mlsi_ref_args *a) {
     const mlsi_view *y = &a->out[0];
     pool_walk p = {.x = &a->in[0], .at = a->attrs, .spatial = a->in[0].rank - 2};
     int64_t cells = 1;
-    for (int d = 0; d < p.spatial; d++) cells *= p.at->kernel.v[d];
+    for (int d = 0; d < p.spatial; d++)
+        cells *= p.at->kernel.v[d];
     for (int64_t i = 0, n = mlsi_view_count(y); i < n; i++) {
         mlsi_ref_unravel(y->rank, y->shape, i, p.index);
         if (mlsi_dtype_is_float(y->dtype))
@@ -171,29 +176,53 @@ static mlsys_status ref_pool(const mlsi_ref_args *a) {
 static void cost_pool(const mlsi_cost_args *a, mlsi_op_cost *c) {
     const mlsi_attr_pool *at = a->attrs;
     uint64_t cells = 1;
-    for (int64_t d = 0; d < at->kernel.n; d++) cells *= (uint64_t)at->kernel.v[d];
+    for (int64_t d = 0; d < at->kernel.n; d++)
+        cells *= (uint64_t)at->kernel.v[d];
     c->flops = cells * mlsi_cost_count(&a->out[0]);
 }
 
 static const mlsi_attr_desc pool_attrs[] = {
-    {.name = "kind", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_pool, kind),
-     .names = pool_kinds, .help = "what a window gives"},
-    {.name = "kernel", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_pool, kernel),
-     .required = true, .help = "extent of the window per spatial axis"},
+    {.name = "kind",
+     .kind = MLSI_ATTR_ENUM,
+     .offset = offsetof(mlsi_attr_pool, kind),
+     .names = pool_kinds,
+     .help = "what a window gives"},
+    {.name = "kernel",
+     .kind = MLSI_ATTR_LIST,
+     .offset = offsetof(mlsi_attr_pool, kernel),
+     .required = true,
+     .help = "extent of the window per spatial axis"},
     MLSI_WINDOW_ATTRS(mlsi_attr_pool),
-    {.name = "count_pad", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_pool, count_pad),
+    {.name = "count_pad",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_pool, count_pad),
      .help = "average: padded cells count in the divisor"},
-    {.name = "ceil_mode", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_pool, ceil_mode),
+    {.name = "ceil_mode",
+     .kind = MLSI_ATTR_BOOL,
+     .offset = offsetof(mlsi_attr_pool, ceil_mode),
      .help = "a last partial window counts, unless it begins in the high padding"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_pool = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,
-    .operands = "x", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_pool),
-    .attrs = pool_attrs, .infer = infer_pool, .cost = cost_pool, .ref = ref_pool,
-    .doc = "x [N, C, spatial...]: maximum, average or sum over a sliding window. The sum is the canonical sum "
-           "over the window's cells in row-major order, in which cells outside x are +0. The average divides it "
-           "by the number of cells in x, with count_pad by the number of cells in x and its padding. Extents as "
-           "conv; with ceil_mode the division rounds up.",
-    .special = "max: NaN if any cell is NaN; a window without cells of x gives -inf (integers: the least value). "
-               "average of such a window: 0 / 0 = NaN.",
-    .onnx = "MaxPool, AveragePool"};
+const mlsi_op_def mlsi_op_def_pool = {.min_in = 1,
+                                      .max_in = 1,
+                                      .min_out = 1,
+                                      .max_out = 1,
+                                      .operands = "x",
+                                      .traits = MLSI_TRAIT_DIFFERENTIABLE,
+                                      .attrs_size = sizeof(mlsi_attr_pool),
+                                      .attrs = pool_attrs,
+                                      .infer = infer_pool,
+                                      .cost = cost_pool,
+                                      .ref = ref_pool,
+                                      .doc = "x [N, C, spatial...]: maximum, average or sum over a "
+                                             "sliding window. The sum is the canonical sum "
+                                             "over the window's cells in row-major order, in which "
+                                             "cells outside x are +0. The average divides it "
+                                             "by the number of cells in x, with count_pad by the "
+                                             "number of cells in x and its padding. Extents as "
+                                             "conv; with ceil_mode the division rounds up.",
+                                      .special =
+                                          "max: NaN if any cell is NaN; a window without cells of "
+                                          "x gives -inf (integers: the least value). "
+                                          "average of such a window: 0 / 0 = NaN.",
+                                      .onnx = "MaxPool, AveragePool"};

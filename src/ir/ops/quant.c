@@ -7,7 +7,8 @@ static const void *row_blocks(const mlsi_view *v, int64_t row) {
     const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
     int64_t index[MLSYS_MAX_DIMS], offset = 0;
     mlsi_ref_unravel(v->rank - 1, v->shape, row, index);
-    for (int d = 0; d < v->rank - 1; d++) offset += index[d] * v->strides[d];
+    for (int d = 0; d < v->rank - 1; d++)
+        offset += index[d] * v->strides[d];
     return (const char *)v->data + offset / info->block_elems * info->block_bytes;
 }
 
@@ -22,12 +23,13 @@ mlsys_status mlsi_infer_blocks(const mlsi_infer *t, int operand, int min_rank) {
     int64_t block = mlsi_dtype_get(w->dtype)->block_elems;
     if (w->rank >= min_rank && w->dims[w->rank - 1] >= 0 && w->dims[w->rank - 1] % block == 0)
         return MLSYS_OK;
-    return mlsi_infer_fail(t, MLSYS_E_SHAPE, operand, "%s: expected rank >= %d and a last extent that is a "
-                           "multiple of %lld", mlsi_type_text(t->symbols, w, a, sizeof a), min_rank,
-                           (long long)block);
+    return mlsi_infer_fail(t, MLSYS_E_SHAPE, operand,
+                           "%s: expected rank >= %d and a last extent that is a "
+                           "multiple of %lld",
+                           mlsi_type_text(t->symbols, w, a, sizeof a), min_rank, (long long)block);
 }
 
-/* ---- dequantize -------------------------------------------------------------------------------------- */
+/* ---- dequantize ---------------------------------------------------------------------------- */
 
 static mlsys_status infer_dequantize(mlsi_infer *t) {
     mlsi_attr_cast *attrs = t->attrs;
@@ -58,18 +60,29 @@ static void cost_dequantize(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 static const mlsi_attr_desc dequantize_attrs[] = {
-    {.name = "dtype", .kind = MLSI_ATTR_DTYPE, .offset = offsetof(mlsi_attr_cast, dtype),
-     .default_i = MLSYS_F32, .help = "dtype of the result: a float of at most 32 bits"},
+    {.name = "dtype",
+     .kind = MLSI_ATTR_DTYPE,
+     .offset = offsetof(mlsi_attr_cast, dtype),
+     .default_i = MLSYS_F32,
+     .help = "dtype of the result: a float of at most 32 bits"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_dequantize = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,
-    .operands = "x", .attrs_size = sizeof(mlsi_attr_cast), .attrs = dequantize_attrs,
-    .infer = infer_dequantize, .cost = cost_dequantize, .ref = ref_dequantize,
+const mlsi_op_def mlsi_op_def_dequantize = {
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x",
+    .attrs_size = sizeof(mlsi_attr_cast),
+    .attrs = dequantize_attrs,
+    .infer = infer_dequantize,
+    .cost = cost_dequantize,
+    .ref = ref_dequantize,
     .doc = "x of a block dtype as floats of the same shape; the formula of each format is in "
            "docs/numerics.md, every product and sum rounded to f32, then once to dtype.",
     .special = "A NaN or infinite block scale spreads over its block."};
 
-/* ---- quant_matmul ------------------------------------------------------------------------------------ */
+/* ---- quant_matmul -------------------------------------------------------------------------- */
 
 static const char *const act_names[] = {"f32", "int8", NULL};
 
@@ -79,20 +92,23 @@ static mlsys_status infer_quant_matmul(mlsi_infer *t) {
     char a[160], b[160];
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_FLOATS));
     if (x->dtype == MLSYS_F64)
-        return mlsi_infer_fail(t, MLSYS_E_DTYPE, 0, "dtype f64, expected a float of at most 32 bits");
+        return mlsi_infer_fail(t, MLSYS_E_DTYPE, 0,
+                               "dtype f64, expected a float of at most 32 bits");
     MLSI_TRY(mlsi_infer_blocks(t, 1, 2));
     if (attrs->act != MLSI_ACT_F32 && attrs->act != MLSI_ACT_INT8)
         return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute act: %lld", (long long)attrs->act);
     if (w->rank != 2 || x->rank < 1 || x->dims[x->rank - 1] != w->dims[1])
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 1, "%s, expected [N, K] with K the last extent of %s",
-                               mlsi_type_text(t->symbols, w, a, sizeof a),
-                               mlsi_type_text(t->symbols, x, b, sizeof b));
+        return mlsi_infer_fail(
+            t, MLSYS_E_SHAPE, 1, "%s, expected [N, K] with K the last extent of %s",
+            mlsi_type_text(t->symbols, w, a, sizeof a), mlsi_type_text(t->symbols, x, b, sizeof b));
     t->out[0] = *x;
     t->out[0].dims[x->rank - 1] = w->dims[0];
     return MLSYS_OK;
 }
 
-typedef struct factors { const float *x, *w; } factors;
+typedef struct factors {
+    const float *x, *w;
+} factors;
 
 static void pair(void *user, int64_t k, double *a, double *b) {
     const factors *f = user;
@@ -103,7 +119,8 @@ static void pair(void *user, int64_t k, double *a, double *b) {
 /* A block of 32 of x: scale and codes. */
 static float quantise_block(const float *x, int8_t *q) {
     float largest = 0;
-    for (int i = 0; i < 32; i++) largest = (float)mlsi_ref_max((double)largest, (double)fabsf(x[i]));
+    for (int i = 0; i < 32; i++)
+        largest = (float)mlsi_ref_max((double)largest, (double)fabsf(x[i]));
     float s = largest / 127.0f;
     for (int i = 0; i < 32; i++)
         q[i] = s == 0 ? 0 : (int8_t)mlsi_f64_to_int((double)rintf(x[i] / s), MLSYS_I8);
@@ -124,7 +141,8 @@ static float dot_int8(mlsys_dtype t, const float *x, const void *blocks, int64_t
         }
         if (i % 256 == 0) s = 0;
         s = fmaf(w.d * scale, (float)(w.sc[0] * half[0] + w.sc[1] * half[1]), s);
-        if (w.has_min) s = fmaf(w.m * scale, (float)(w.mn * total), s);
+        if (w.has_min && !mlsi_fault(MLSI_FAULT_OPS_INT8_MINIMUM))
+            s = fmaf(w.m * scale, (float)(w.mn * total), s);
         if (i % 256 == 224 || i + 32 == k) c = i < 256 ? s : c + s;
     }
     return c;
@@ -156,22 +174,39 @@ static void cost_quant_matmul(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 static const mlsi_attr_desc quant_matmul_attrs[] = {
-    {.name = "act", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_quant_matmul, act),
-     .names = act_names, .help = "f32: as written; int8: x is quantised too, in blocks of 32"},
+    {.name = "act",
+     .kind = MLSI_ATTR_ENUM,
+     .offset = offsetof(mlsi_attr_quant_matmul, act),
+     .names = act_names,
+     .help = "f32: as written; int8: x is quantised too, in blocks of 32"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_quant_matmul = {.min_in = 2, .max_in = 2, .min_out = 1, .max_out = 1,
-    .operands = "x, w", .attrs_size = sizeof(mlsi_attr_quant_matmul), .attrs = quant_matmul_attrs,
-    .infer = infer_quant_matmul, .cost = cost_quant_matmul, .ref = ref_quant_matmul,
-    .doc =
-        "x [..., K] times the transpose of w [N, K] of a block dtype = [..., N] of x's dtype. act = f32: the "
-        "bits of matmul with the dequantised weights.\n\n"
-        "act = int8: a row of x is cut into blocks of 32; s = max|x| / 127, q_i = x_i / s rounded half to even, "
-        "saturated (all 0 where s = 0). A block of w has codes p_i (zero point taken off), scale d and, where the format "
-        "has one, minimum m (q4_k, q5_k: m = -dmin). Exact integers I = sum(p_i q_i), J = sum(q_i); K formats "
-        "multiply them by their integer scales: I = sc * I (q6_k: sc_0 I_0 + sc_1 I_1 over halves of 16), "
-        "J = mn * J. In segments of 256 from k = 0, from t = +0, for blocks in ascending order: "
-        "t = fma(d * s, float(I), t), then, with a minimum, t = fma(m * s, float(J), t). Segments add in "
-        "ascending order as in products along K.",
-    .special = "K = 0 gives +0. act = int8: a block of x with NaN or an infinity gives NaN in all results of "
+const mlsi_op_def mlsi_op_def_quant_matmul = {
+    .min_in = 2,
+    .max_in = 2,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x, w",
+    .attrs_size = sizeof(mlsi_attr_quant_matmul),
+    .attrs = quant_matmul_attrs,
+    .infer = infer_quant_matmul,
+    .cost = cost_quant_matmul,
+    .ref = ref_quant_matmul,
+    .doc = "x [..., K] times the transpose of w [N, K] of a block dtype = [..., N] of x's dtype. "
+           "act = f32: the "
+           "bits of matmul with the dequantised weights.\n\n"
+           "act = int8: a row of x is cut into blocks of 32; s = max|x| / 127, q_i = x_i / s "
+           "rounded half to even, "
+           "saturated (all 0 where s = 0). A block of w has codes p_i (zero point taken off), "
+           "scale d and, where the format "
+           "has one, minimum m (q4_k, q5_k: m = -dmin). Exact integers I = sum(p_i q_i), J = "
+           "sum(q_i); K formats "
+           "multiply them by their integer scales: I = sc * I (q6_k: sc_0 I_0 + sc_1 I_1 over "
+           "halves of 16), "
+           "J = mn * J. In segments of 256 from k = 0, from t = +0, for blocks in ascending order: "
+           "t = fma(d * s, float(I), t), then, with a minimum, t = fma(m * s, float(J), t). "
+           "Segments add in "
+           "ascending order as in products along K.",
+    .special = "K = 0 gives +0. act = int8: a block of x with NaN or an infinity gives NaN in all "
+               "results of "
                "its row."};

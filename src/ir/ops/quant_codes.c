@@ -9,7 +9,8 @@ static void nibbles(const uint8_t *bytes, int32_t *q) {
 }
 
 static void add_fifth_bits(const uint8_t *h, int32_t *q) {
-    for (int i = 0; i < 32; i++) q[i] |= (h[i / 8] >> (i % 8) & 1) << 4;
+    for (int i = 0; i < 32; i++)
+        q[i] |= (h[i / 8] >> (i % 8) & 1) << 4;
 }
 
 /* Scale and minimum of the j-th 32 of q4_k and q5_k: six bits each, packed in 12 bytes. */
@@ -25,7 +26,8 @@ static void scale_min(const uint8_t *s, int j, mlsi_quant_codes *c) {
 }
 
 static void k_nibbles(const uint8_t *bytes, int j, int32_t *q) {
-    for (int i = 0; i < 32; i++) q[i] = bytes[32 * (j / 2) + i] >> (j % 2 * 4) & 15;
+    for (int i = 0; i < 32; i++)
+        q[i] = bytes[32 * (j / 2) + i] >> (j % 2 * 4) & 15;
 }
 
 static void q6_codes(const mlsi_q6_k *b, int j, mlsi_quant_codes *c) {
@@ -37,7 +39,8 @@ static void q6_codes(const mlsi_q6_k *b, int j, mlsi_quant_codes *c) {
 }
 
 static void subtract(int32_t zero, int32_t *q) {
-    for (int i = 0; i < 32; i++) q[i] -= zero;
+    for (int i = 0; i < 32; i++)
+        q[i] -= zero;
 }
 
 void mlsi_quant_codes_of(mlsys_dtype dtype, const void *row, int64_t first, mlsi_quant_codes *c) {
@@ -48,10 +51,14 @@ void mlsi_quant_codes_of(mlsys_dtype dtype, const void *row, int64_t first, mlsi
     memcpy(head, block, sizeof head);
     *c = (mlsi_quant_codes){.sc = {1, 1}, .mn = 1};
     c->d = mlsi_f16_to_f32(head[0]);
-    c->has_min = dtype == MLSYS_Q4_1 || dtype == MLSYS_Q5_1 || dtype == MLSYS_Q4_K || dtype == MLSYS_Q5_K;
+    c->has_min =
+        dtype == MLSYS_Q4_1 || dtype == MLSYS_Q5_1 || dtype == MLSYS_Q4_K || dtype == MLSYS_Q5_K;
     if (c->has_min) c->m = mlsi_f16_to_f32(head[1]);
     switch (dtype) {
-    case MLSYS_Q4_0: nibbles((const uint8_t *)block + offsetof(mlsi_q4_0, q), c->q); subtract(8, c->q); break;
+    case MLSYS_Q4_0:
+        nibbles((const uint8_t *)block + offsetof(mlsi_q4_0, q), c->q);
+        subtract(8, c->q);
+        break;
     case MLSYS_Q4_1: nibbles((const uint8_t *)block + offsetof(mlsi_q4_1, q), c->q); break;
     case MLSYS_Q5_0:
         nibbles((const uint8_t *)block + offsetof(mlsi_q5_0, q), c->q);
@@ -63,7 +70,8 @@ void mlsi_quant_codes_of(mlsys_dtype dtype, const void *row, int64_t first, mlsi
         add_fifth_bits((const uint8_t *)block + offsetof(mlsi_q5_1, h), c->q);
         break;
     case MLSYS_Q8_0:
-        for (int i = 0; i < 32; i++) c->q[i] = ((const int8_t *)block)[offsetof(mlsi_q8_0, q) + i];
+        for (int i = 0; i < 32; i++)
+            c->q[i] = ((const int8_t *)block)[offsetof(mlsi_q8_0, q) + i];
         break;
     case MLSYS_Q4_K:
         scale_min((const uint8_t *)block + offsetof(mlsi_q4_k, scales), j, c);

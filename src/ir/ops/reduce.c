@@ -1,16 +1,18 @@
 /* Reductions. Order and rounding: docs/numerics.md, "Sums". */
 #include "ir/ops/reduce.h"
 
-/* ---- type rules ------------------------------------------------------------------------------------ */
+/* ---- type rules ---------------------------------------------------------------------------- */
 
 /* Over an empty axis there is no greatest element: the extent must provably be >= 1. */
 static mlsys_status need_elements(const mlsi_infer *t, int64_t axis) {
     int64_t lo, hi;
     char a[128];
     mlsi_dim_range(t->symbols, t->in[0].dims[axis], &lo, &hi);
-    if (lo >= 1) return MLSYS_OK;
-    return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "axis %lld: extent %s may be 0, and an empty row has no "
-                           "result", (long long)axis,
+    if (lo >= 1 || mlsi_fault(MLSI_FAULT_OPS_EMPTY_MAX)) return MLSYS_OK;
+    return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0,
+                           "axis %lld: extent %s may be 0, and an empty row has no "
+                           "result",
+                           (long long)axis,
                            mlsi_dim_text(t->symbols, t->in[0].dims[axis], a, sizeof a));
 }
 
@@ -18,7 +20,8 @@ void mlsi_reduced_type(const mlsi_type *x, const mlsi_list *axes, bool keep, mls
     mlsi_type y = {.dtype = x->dtype};
     for (int d = 0; d < x->rank; d++) {
         bool reduced = false;
-        for (int64_t i = 0; i < axes->n; i++) reduced = reduced || axes->v[i] == d;
+        for (int64_t i = 0; i < axes->n; i++)
+            reduced = reduced || axes->v[i] == d;
         if (!reduced || keep) y.dims[y.rank++] = reduced ? 1 : x->dims[d];
     }
     *out = y;
@@ -26,7 +29,8 @@ void mlsi_reduced_type(const mlsi_type *x, const mlsi_list *axes, bool keep, mls
 
 mlsys_status mlsi_infer_reduce_axes(mlsi_infer *t, mlsi_list *axes) {
     if (axes->n == 0)
-        for (int d = 0; d < t->in[0].rank; d++) axes->v[axes->n++] = d;
+        for (int d = 0; d < t->in[0].rank; d++)
+            axes->v[axes->n++] = d;
     return mlsi_infer_axes(t, "axes", t->in[0].rank, axes);
 }
 
@@ -60,7 +64,7 @@ static void cost_reduce(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = mlsi_cost_count(&a->in[0]);
 }
 
-/* ---- walking rows ---------------------------------------------------------------------------------- */
+/* ---- walking rows -------------------------------------------------------------------------- */
 
 /* A row: the elements of x that one result is made of, in row-major order of the reduced axes. */
 typedef struct row {
@@ -94,7 +98,8 @@ static void row_select(row *r, const mlsi_view *y, int64_t k, bool keep) {
 static int64_t row_element(row *r, int64_t i) {
     int64_t reduced[MLSYS_MAX_DIMS];
     mlsi_ref_unravel(r->reduced_rank, r->reduced_shape, i, reduced);
-    for (int a = 0; a < r->reduced_rank; a++) r->index[r->axes[a]] = reduced[a];
+    for (int a = 0; a < r->reduced_rank; a++)
+        r->index[r->axes[a]] = reduced[a];
     return mlsi_ref_ravel(r->x->rank, r->x->shape, r->index);
 }
 
@@ -104,7 +109,7 @@ static double row_f(void *user, int64_t i) {
 }
 static int64_t row_i(row *r, int64_t i) { return mlsi_ref_get_i(r->x, row_element(r, i)); }
 
-/* ---- reference ------------------------------------------------------------------------------------- */
+/* ---- reference ----------------------------------------------------------------------------- */
 
 typedef struct reduction {
     double (*floats)(row *r, bool f64);
@@ -125,7 +130,8 @@ static mlsys_status reduce(const mlsi_ref_args *a, const reduction *red) {
             continue;
         }
         int64_t v = r.length ? row_i(&r, 0) : red->identity;
-        for (int64_t i = 1; i < r.length; i++) v = red->ints(v, row_i(&r, i));
+        for (int64_t i = 1; i < r.length; i++)
+            v = red->ints(v, row_i(&r, i));
         mlsi_ref_set_i(y, k, v);
     }
     return MLSYS_OK;
@@ -136,13 +142,15 @@ static double product_row(row *r, bool f64) { return mlsi_ref_product(f64, r->le
 static double max_row(row *r, bool f64) {
     double v = row_f(r, 0);
     (void)f64;
-    for (int64_t i = 1; i < r->length; i++) v = mlsi_ref_max(v, row_f(r, i));
+    for (int64_t i = 1; i < r->length; i++)
+        v = mlsi_ref_max(v, row_f(r, i));
     return v;
 }
 static double min_row(row *r, bool f64) {
     double v = row_f(r, 0);
     (void)f64;
-    for (int64_t i = 1; i < r->length; i++) v = mlsi_ref_min(v, row_f(r, i));
+    for (int64_t i = 1; i < r->length; i++)
+        v = mlsi_ref_min(v, row_f(r, i));
     return v;
 }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -150,22 +158,31 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t both(int64_t a, int64_t b) { return a & b; }
 static int64_t either(int64_t a, int64_t b) { return a | b; }
 
-static const mlsi_attr_desc reduce_attrs[] = {
-    {.name = "axes", .kind = MLSI_ATTR_LIST, .offset = offsetof(mlsi_attr_reduce, axes),
-     .help = "axes to reduce; empty: all"},
-    {.name = "keep", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_reduce, keep),
-     .help = "keep reduced axes with extent 1"},
-    {.name = NULL}};
+static const mlsi_attr_desc reduce_attrs[] = {{.name = "axes",
+                                               .kind = MLSI_ATTR_LIST,
+                                               .offset = offsetof(mlsi_attr_reduce, axes),
+                                               .help = "axes to reduce; empty: all"},
+                                              {.name = "keep",
+                                               .kind = MLSI_ATTR_BOOL,
+                                               .offset = offsetof(mlsi_attr_reduce, keep),
+                                               .help = "keep reduced axes with extent 1"},
+                                              {.name = NULL}};
 
 #define REDUCE(name, floats_, ints_, identity_, ...)                                               \
     static mlsys_status ref_##name(const mlsi_ref_args *a) {                                       \
         static const reduction r = {floats_, ints_, identity_};                                    \
         return reduce(a, &r);                                                                      \
     }                                                                                              \
-    const mlsi_op_def mlsi_op_def_##name = {                                                       \
-        .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                     \
-        .attrs_size = sizeof(mlsi_attr_reduce), .attrs = reduce_attrs, .cost = cost_reduce,        \
-        .ref = ref_##name, __VA_ARGS__}
+    const mlsi_op_def mlsi_op_def_##name = {.min_in = 1,                                           \
+                                            .max_in = 1,                                           \
+                                            .min_out = 1,                                          \
+                                            .max_out = 1,                                          \
+                                            .operands = "x",                                       \
+                                            .attrs_size = sizeof(mlsi_attr_reduce),                \
+                                            .attrs = reduce_attrs,                                 \
+                                            .cost = cost_reduce,                                   \
+                                            .ref = ref_##name,                                     \
+                                            __VA_ARGS__}
 
 REDUCE(reduce_sum, sum_row, mlsi_ref_iadd, 0, .infer = infer_total,
        .traits = MLSI_TRAIT_DIFFERENTIABLE,
@@ -177,20 +194,22 @@ REDUCE(reduce_prod, product_row, mlsi_ref_imul, 1, .infer = infer_total,
        .special = "An empty row gives 1.", .onnx = "ReduceProd");
 REDUCE(reduce_max, max_row, larger, 0, .infer = infer_extreme, .traits = MLSI_TRAIT_DIFFERENTIABLE,
        .doc = "Greatest element over axes.",
-       .special = "NaN if any element is NaN; +0 above -0. An axis that may be empty is an error of the "
-                  "type.",
+       .special =
+           "NaN if any element is NaN; +0 above -0. An axis that may be empty is an error of the "
+           "type.",
        .onnx = "ReduceMax");
 REDUCE(reduce_min, min_row, smaller, 0, .infer = infer_extreme, .traits = MLSI_TRAIT_DIFFERENTIABLE,
        .doc = "Least element over axes.",
-       .special = "NaN if any element is NaN; -0 below +0. An axis that may be empty is an error of the "
-                  "type.",
+       .special =
+           "NaN if any element is NaN; -0 below +0. An axis that may be empty is an error of the "
+           "type.",
        .onnx = "ReduceMin");
 REDUCE(reduce_and, NULL, both, 1, .infer = infer_logic, .doc = "bool: are all elements true?",
        .special = "An empty row gives true.");
 REDUCE(reduce_or, NULL, either, 0, .infer = infer_logic, .doc = "bool: is any element true?",
        .special = "An empty row gives false.");
 
-/* ---- argmax, argmin --------------------------------------------------------------------------------- */
+/* ---- argmax, argmin ------------------------------------------------------------------------ */
 
 /* The first NaN, else the first extreme. -0 and +0 are equal here. */
 static mlsys_status find_extreme(const mlsi_ref_args *a, bool greatest) {
@@ -221,21 +240,31 @@ static mlsys_status find_extreme(const mlsi_ref_args *a, bool greatest) {
 static mlsys_status ref_argmax(const mlsi_ref_args *a) { return find_extreme(a, true); }
 static mlsys_status ref_argmin(const mlsi_ref_args *a) { return find_extreme(a, false); }
 
-static const mlsi_attr_desc arg_attrs[] = {
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_arg, axis),
-     .default_i = -1, .help = "axis to search"},
-    {.name = "keep", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_arg, keep),
-     .help = "keep the axis with extent 1"},
-    {.name = NULL}};
+static const mlsi_attr_desc arg_attrs[] = {{.name = "axis",
+                                            .kind = MLSI_ATTR_I64,
+                                            .offset = offsetof(mlsi_attr_arg, axis),
+                                            .default_i = -1,
+                                            .help = "axis to search"},
+                                           {.name = "keep",
+                                            .kind = MLSI_ATTR_BOOL,
+                                            .offset = offsetof(mlsi_attr_arg, keep),
+                                            .help = "keep the axis with extent 1"},
+                                           {.name = NULL}};
 
 #define ARG                                                                                        \
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
-    .attrs_size = sizeof(mlsi_attr_arg), .attrs = arg_attrs, .infer = infer_arg, .cost = cost_reduce
+    .attrs_size = sizeof(mlsi_attr_arg), .attrs = arg_attrs, .infer = infer_arg,                   \
+    .cost = cost_reduce
 #define ARG_SPECIAL                                                                                \
-    "The first NaN if there is one; ties (also -0 and +0) go to the lowest index. An axis that may be " \
+    "The first NaN if there is one; ties (also -0 and +0) go to the lowest index. An axis that "   \
+    "may be "                                                                                      \
     "empty is an error of the type."
 
-const mlsi_op_def mlsi_op_def_argmax = {ARG, .ref = ref_argmax, .doc = "i64: index of the greatest "
-    "element along axis.", .special = ARG_SPECIAL, .onnx = "ArgMax"};
-const mlsi_op_def mlsi_op_def_argmin = {ARG, .ref = ref_argmin, .doc = "i64: index of the least "
-    "element along axis.", .special = ARG_SPECIAL, .onnx = "ArgMin"};
+const mlsi_op_def mlsi_op_def_argmax = {ARG, .ref = ref_argmax,
+                                        .doc = "i64: index of the greatest "
+                                               "element along axis.",
+                                        .special = ARG_SPECIAL, .onnx = "ArgMax"};
+const mlsi_op_def mlsi_op_def_argmin = {ARG, .ref = ref_argmin,
+                                        .doc = "i64: index of the least "
+                                               "element along axis.",
+                                        .special = ARG_SPECIAL, .onnx = "ArgMin"};

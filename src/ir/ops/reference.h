@@ -3,14 +3,15 @@
 #define MLSI_REFERENCE_H
 
 #include "core/elementary.h"
+#include "core/faults.h"
 #include "ir/ops/op_def.h"
 
 #include <math.h>
 
 /* Floats of f64 are computed in f64, all others in f32; see docs/numerics.md. */
 static inline bool mlsi_ref_is_f64(mlsys_dtype t) { return t == MLSYS_F64; }
-/* v rounded to the compute type: one IEEE operation done in f64 on f32 operands is not always an f32
- * operation, so reference code computes in float and only stores the results in doubles. */
+/* v rounded to the compute type: one IEEE operation done in f64 on f32 operands is not always an
+ * f32 operation, so reference code computes in float and only stores the results in doubles. */
 static inline double mlsi_ref_narrow(bool f64, double v) { return f64 ? v : (double)(float)v; }
 
 #define MLSI_REF_OP(name, expr)                                                                    \
@@ -40,6 +41,7 @@ static inline double mlsi_ref_log(bool f64, double a) {
 
 /* NaN if either is NaN; +0 above -0. */
 static inline double mlsi_ref_max(double a, double b) {
+    if (mlsi_fault(MLSI_FAULT_OPS_MAX_DROPS_NAN)) return a > b ? a : b;
     if (isnan(a) || isnan(b)) return NAN;
     if (a == b) return signbit(a) ? b : a;
     return a > b ? a : b;
@@ -51,14 +53,21 @@ static inline double mlsi_ref_min(double a, double b) {
 }
 
 /* Wrapping integer arithmetic in 64 bits; mlsi_ref_set_i wraps to the dtype. */
-static inline int64_t mlsi_ref_iadd(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static inline int64_t mlsi_ref_isub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-static inline int64_t mlsi_ref_imul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static inline int64_t mlsi_ref_iadd(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static inline int64_t mlsi_ref_isub(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a - (uint64_t)b);
+}
+static inline int64_t mlsi_ref_imul(int64_t a, int64_t b) {
+    return (int64_t)((uint64_t)a * (uint64_t)b);
+}
 
 /* Address of the element with a linear row-major index; plain dtypes. */
 void *mlsi_ref_at(const mlsi_view *v, int64_t linear);
 /* Move one element bit for bit between views of one dtype. */
-void mlsi_ref_move(const mlsi_view *to, int64_t to_linear, const mlsi_view *from, int64_t from_linear);
+void mlsi_ref_move(const mlsi_view *to, int64_t to_linear, const mlsi_view *from,
+                   int64_t from_linear);
 
 /* The canonical tree with multiplication and 1. */
 double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
@@ -66,9 +75,10 @@ double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t 
 double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, double *a, double *b),
                     void *user);
 
-/* An index operand's value: [-n, n) -> [0, n), else an error that names op, operand and position. */
-mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view *ids, int64_t position,
-                            int64_t n, int64_t *out);
+/* An index operand's value: [-n, n) -> [0, n), else an error that names op, operand and position.
+ */
+mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view *ids,
+                            int64_t position, int64_t n, int64_t *out);
 
 /* Row `row` (row-major over all axes but the last) of a block tensor, decoded. */
 void mlsi_ref_block_row(const mlsi_view *v, int64_t row, float *out);

@@ -10,30 +10,31 @@ static mlsys_status infer_rope(mlsi_infer *t) {
     char a[160], b[160];
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_FLOATS));
     if (at->pairing != MLSI_ROPE_HALVES && at->pairing != MLSI_ROPE_PAIRS)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute pairing: %lld", (long long)at->pairing);
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute pairing: %lld",
+                               (long long)at->pairing);
     if (x->rank != 4)
         return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "%s, expected [B, L, H, D]",
                                mlsi_type_text(t->symbols, x, a, sizeof a));
     if (p->dtype != MLSYS_I32 && p->dtype != MLSYS_I64)
         return mlsi_infer_fail(t, MLSYS_E_DTYPE, 1, "%s, expected i32 or i64",
                                mlsi_type_text(t->symbols, p, a, sizeof a));
-    bool fits = p->rank == 1   ? p->dims[0] == x->dims[1]
-                : p->rank == 2 ? p->dims[1] == x->dims[1] && (p->dims[0] == x->dims[0] || p->dims[0] == 1)
-                               : false;
+    bool fits = p->rank == 1 ? p->dims[0] == x->dims[1]
+                : p->rank == 2
+                    ? p->dims[1] == x->dims[1] && (p->dims[0] == x->dims[0] || p->dims[0] == 1)
+                    : false;
     if (!fits)
         return mlsi_infer_fail(t, MLSYS_E_SHAPE, 1, "%s, expected [L] or [B, L] of %s",
                                mlsi_type_text(t->symbols, p, a, sizeof a),
                                mlsi_type_text(t->symbols, x, b, sizeof b));
     if (f->dtype != MLSYS_F32) return mlsi_infer_fail(t, MLSYS_E_DTYPE, 2, "expected f32");
-    if (f->rank != 1)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 2, "rank %d, expected 1", f->rank);
+    if (f->rank != 1) return mlsi_infer_fail(t, MLSYS_E_SHAPE, 2, "rank %d, expected 1", f->rank);
     MLSI_TRY(mlsi_dim_op(t->symbols, '*', f->dims[0], 2, &twice));
     MLSI_TRY(mlsi_dim_op(t->symbols, '-', x->dims[3], twice, &room));
     mlsi_dim_range(t->symbols, room, &lo, &hi);
     if (lo < 0)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, 2, "%s: twice its extent is not provably within D of %s",
-                               mlsi_type_text(t->symbols, f, a, sizeof a),
-                               mlsi_type_text(t->symbols, x, b, sizeof b));
+        return mlsi_infer_fail(
+            t, MLSYS_E_SHAPE, 2, "%s: twice its extent is not provably within D of %s",
+            mlsi_type_text(t->symbols, f, a, sizeof a), mlsi_type_text(t->symbols, x, b, sizeof b));
     t->out[0] = *x;
     return MLSYS_OK;
 }
@@ -100,17 +101,29 @@ static void cost_rope(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 static const char *const pairings[] = {"halves", "pairs", NULL};
-static const mlsi_attr_desc rope_attrs[] = {
-    {.name = "pairing", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_rope, pairing),
-     .names = pairings, .help = "halves: (i, i + n); pairs: (2i, 2i + 1)"},
-    {.name = NULL}};
+static const mlsi_attr_desc rope_attrs[] = {{.name = "pairing",
+                                             .kind = MLSI_ATTR_ENUM,
+                                             .offset = offsetof(mlsi_attr_rope, pairing),
+                                             .names = pairings,
+                                             .help = "halves: (i, i + n); pairs: (2i, 2i + 1)"},
+                                            {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_rope = {.min_in = 3, .max_in = 3, .min_out = 1, .max_out = 1,
-    .operands = "x, positions, freqs", .traits = MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_rope), .attrs = rope_attrs, .infer = infer_rope,
-    .cost = cost_rope, .decompose = decompose_rope,
-    .doc = "x [B, L, H, D], positions [L] or [B, L] (i32 or i64), freqs f32 [n], 2n <= D. For pair i at a position: "
-           "a = float(position) * freqs[i], c = cos(a), s = sin(a), y0 = x0 * c - x1 * s, y1 = x1 * c + x0 * s, "
+const mlsi_op_def mlsi_op_def_rope = {
+    .min_in = 3,
+    .max_in = 3,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x, positions, freqs",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_rope),
+    .attrs = rope_attrs,
+    .infer = infer_rope,
+    .cost = cost_rope,
+    .decompose = decompose_rope,
+    .doc = "x [B, L, H, D], positions [L] or [B, L] (i32 or i64), freqs f32 [n], 2n <= D. For pair "
+           "i at a position: "
+           "a = float(position) * freqs[i], c = cos(a), s = sin(a), y0 = x0 * c - x1 * s, y1 = x1 "
+           "* c + x0 * s, "
            "each product and sum rounded in the compute type. Elements past 2n pass through.",
     .special = "Positions may be negative and are rounded to the compute type.",
     .onnx = "RotaryEmbedding"};

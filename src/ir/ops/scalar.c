@@ -12,7 +12,8 @@ void mlsi_ref_unravel(int32_t rank, const int64_t *shape, int64_t linear, int64_
 
 int64_t mlsi_ref_ravel(int32_t rank, const int64_t *shape, const int64_t *index) {
     int64_t linear = 0;
-    for (int d = 0; d < rank; d++) linear = linear * shape[d] + index[d];
+    for (int d = 0; d < rank; d++)
+        linear = linear * shape[d] + index[d];
     return linear;
 }
 
@@ -20,14 +21,16 @@ int64_t mlsi_ref_broadcast_index(const mlsi_view *in, const mlsi_view *out, int6
     int64_t index[MLSYS_MAX_DIMS], mine[MLSYS_MAX_DIMS];
     int shift = out->rank - in->rank;
     mlsi_ref_unravel(out->rank, out->shape, linear, index);
-    for (int d = 0; d < in->rank; d++) mine[d] = in->shape[d] == 1 ? 0 : index[d + shift];
+    for (int d = 0; d < in->rank; d++)
+        mine[d] = in->shape[d] == 1 ? 0 : index[d + shift];
     return mlsi_ref_ravel(in->rank, in->shape, mine);
 }
 
 void *mlsi_ref_at(const mlsi_view *v, int64_t linear) {
     int64_t index[MLSYS_MAX_DIMS], offset = 0;
     mlsi_ref_unravel(v->rank, v->shape, linear, index);
-    for (int d = 0; d < v->rank; d++) offset += index[d] * v->strides[d];
+    for (int d = 0; d < v->rank; d++)
+        offset += index[d] * v->strides[d];
     return (char *)v->data + offset * mlsi_dtype_size(v->dtype);
 }
 
@@ -78,7 +81,8 @@ double mlsi_ref_get_f(const mlsi_view *v, int64_t linear) {
 
 int64_t mlsi_ref_get_i(const mlsi_view *v, int64_t linear) {
     if (mlsi_dtype_is_float(v->dtype)) return mlsi_f64_to_int(mlsi_ref_get_f(v, linear), MLSYS_I64);
-    return mlsi_int_wrap((int64_t)load(mlsi_ref_at(v, linear), mlsi_dtype_size(v->dtype)), v->dtype);
+    return mlsi_int_wrap((int64_t)load(mlsi_ref_at(v, linear), mlsi_dtype_size(v->dtype)),
+                         v->dtype);
 }
 
 void mlsi_ref_set_f(const mlsi_view *v, int64_t linear, double value) {
@@ -96,12 +100,13 @@ void mlsi_ref_set_f(const mlsi_view *v, int64_t linear, double value) {
     store(p, mlsi_dtype_size(v->dtype), u);
 }
 
-/* An integer as an f64 that still rounds rightly to any narrower float: beyond 2^53 an inexact value
- * keeps its lowest bit set (rounding to odd). */
+/* An integer as an f64 that still rounds rightly to any narrower float: beyond 2^53 an inexact
+ * value keeps its lowest bit set (rounding to odd). */
 static double sticky_f64(int64_t value) {
     uint64_t mag = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     int drop = 0;
-    while (mag >> drop >> 53) drop++;
+    while (mag >> drop >> 53)
+        drop++;
     uint64_t kept = mag >> drop;
     if (kept << drop != mag) kept |= 1;
     double d = ldexp((double)kept, drop);
@@ -118,7 +123,7 @@ void mlsi_ref_set_i(const mlsi_view *v, int64_t linear, int64_t value) {
               (uint64_t)mlsi_int_wrap(value, v->dtype));
 }
 
-/* ---- canonical orders ---------------------------------------------------------------------------- */
+/* ---- canonical orders ---------------------------------------------------------------------- */
 
 enum { CHUNK = 4096, LANES = 128, SEGMENT = 256 };
 
@@ -138,13 +143,16 @@ static double chunk(void *user, int64_t c) {
     const tree *t = user;
     double lane[LANES];
     int64_t first = c * CHUNK, last = t->n - first < CHUNK ? t->n : first + CHUNK;
-    for (int j = 0; j < LANES; j++) lane[j] = t->identity;
+    for (int j = 0; j < LANES; j++)
+        lane[j] = t->identity;
     for (int64_t i = first; i < last; i++) {
         int j = (int)((i - first) % LANES);
+        if (mlsi_fault(MLSI_FAULT_OPS_SUM_LANES)) j = 0;
         lane[j] = t->combine(t->f64, lane[j], t->next(t->user, i));
     }
     for (int h = LANES / 2; h >= 1; h /= 2)
-        for (int j = 0; j < h; j++) lane[j] = t->combine(t->f64, lane[j], lane[j + h]);
+        for (int j = 0; j < h; j++)
+            lane[j] = t->combine(t->f64, lane[j], lane[j + h]);
     return lane[0];
 }
 
@@ -175,6 +183,7 @@ double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, dou
             pair(user, i, &a, &b);
             s = mlsi_ref_fma(f64, a, b, s);
         }
+        if (mlsi_fault(MLSI_FAULT_OPS_DOT_TAIL) && first && k == first + 1) s = 0;
         c = first ? mlsi_ref_add(f64, c, s) : s;
     }
     return c;
@@ -186,6 +195,6 @@ mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view
     if (v < -n || v >= n)
         return mlsi_fail(MLSYS_E_ARG, "%s: %s: index %lld at position %lld outside [%lld,%lld)", op,
                          operand, (long long)v, (long long)position, (long long)-n, (long long)n);
-    *out = v < 0 ? v + n : v;
+    *out = v < 0 && !mlsi_fault(MLSI_FAULT_OPS_INDEX_NEGATIVE) ? v + n : v < 0 ? 0 : v;
     return MLSYS_OK;
 }

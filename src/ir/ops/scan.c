@@ -16,8 +16,15 @@ static mlsys_status infer_scan(mlsi_infer *t) {
 }
 
 /* Elements are doubles (floats) or integers; one struct serves both. */
-typedef struct scan_value { double f; int64_t i; } scan_value;
-typedef struct scan_op { int64_t kind; bool is_float, f64; mlsys_dtype dtype; } scan_op;
+typedef struct scan_value {
+    double f;
+    int64_t i;
+} scan_value;
+typedef struct scan_op {
+    int64_t kind;
+    bool is_float, f64;
+    mlsys_dtype dtype;
+} scan_op;
 
 static scan_value combine(const scan_op *o, scan_value a, scan_value b) {
     scan_value r = {0, 0};
@@ -61,13 +68,15 @@ static scan_value identity(const scan_op *o) {
 /* Inclusive, in place. totals has room for what the levels above need: n / 64 + n / 64^2 + ... */
 static void scan_inclusive(const scan_op *o, scan_value *v, int64_t n, scan_value *totals) {
     int64_t segments = (n + SEGMENT - 1) / SEGMENT;
+    if (mlsi_fault(MLSI_FAULT_OPS_SCAN_CHAIN)) segments = 1;
     for (int64_t i = 0; i < n; i++)
-        if (i % SEGMENT) v[i] = combine(o, v[i - 1], v[i]);
+        if (segments == 1 ? i > 0 : i % SEGMENT != 0) v[i] = combine(o, v[i - 1], v[i]);
     if (segments <= 1) return;
     for (int64_t s = 0; s < segments; s++)
         totals[s] = v[s == segments - 1 ? n - 1 : s * SEGMENT + SEGMENT - 1];
     scan_inclusive(o, totals, segments, totals + segments);
-    for (int64_t i = SEGMENT; i < n; i++) v[i] = combine(o, totals[i / SEGMENT - 1], v[i]);
+    for (int64_t i = SEGMENT; i < n; i++)
+        v[i] = combine(o, totals[i / SEGMENT - 1], v[i]);
 }
 
 static void scan_row(const mlsi_ref_args *a, const scan_op *o, int64_t *index, scan_value *v) {
@@ -115,22 +124,42 @@ static void cost_scan(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = 2 * mlsi_cost_count(&a->in[0]);
 }
 
-static const mlsi_attr_desc scan_attrs[] = {
-    {.name = "kind", .kind = MLSI_ATTR_ENUM, .offset = offsetof(mlsi_attr_scan, kind),
-     .names = scan_kinds, .help = "what is accumulated"},
-    {.name = "axis", .kind = MLSI_ATTR_I64, .offset = offsetof(mlsi_attr_scan, axis),
-     .default_i = -1, .help = "axis along which it runs"},
-    {.name = "exclusive", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_scan, exclusive),
-     .help = "leave the element itself out"},
-    {.name = "reverse", .kind = MLSI_ATTR_BOOL, .offset = offsetof(mlsi_attr_scan, reverse),
-     .help = "run from the end"},
-    {.name = NULL}};
+static const mlsi_attr_desc scan_attrs[] = {{.name = "kind",
+                                             .kind = MLSI_ATTR_ENUM,
+                                             .offset = offsetof(mlsi_attr_scan, kind),
+                                             .names = scan_kinds,
+                                             .help = "what is accumulated"},
+                                            {.name = "axis",
+                                             .kind = MLSI_ATTR_I64,
+                                             .offset = offsetof(mlsi_attr_scan, axis),
+                                             .default_i = -1,
+                                             .help = "axis along which it runs"},
+                                            {.name = "exclusive",
+                                             .kind = MLSI_ATTR_BOOL,
+                                             .offset = offsetof(mlsi_attr_scan, exclusive),
+                                             .help = "leave the element itself out"},
+                                            {.name = "reverse",
+                                             .kind = MLSI_ATTR_BOOL,
+                                             .offset = offsetof(mlsi_attr_scan, reverse),
+                                             .help = "run from the end"},
+                                            {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_scan = {.min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1,
-    .operands = "x", .traits = MLSI_TRAIT_DIFFERENTIABLE, .attrs_size = sizeof(mlsi_attr_scan),
-    .attrs = scan_attrs, .infer = infer_scan, .cost = cost_scan, .ref = ref_scan,
-    .doc = "y[i] = x[0] op ... op x[i] along axis, in segments of 64 (docs/numerics.md); in the compute "
+const mlsi_op_def mlsi_op_def_scan = {
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_scan),
+    .attrs = scan_attrs,
+    .infer = infer_scan,
+    .cost = cost_scan,
+    .ref = ref_scan,
+    .doc = "y[i] = x[0] op ... op x[i] along axis, in segments of 64 (docs/numerics.md); in the "
+           "compute "
            "type, each result rounded once. Exclusive: the identity, then y[i - 1].",
-    .special = "Identities: 0, 1, for max and min the infinities or the dtype's ends. NaN spreads to all "
-               "later results. Integers wrap.",
+    .special =
+        "Identities: 0, 1, for max and min the infinities or the dtype's ends. NaN spreads to all "
+        "later results. Integers wrap.",
     .onnx = "CumSum"};

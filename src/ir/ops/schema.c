@@ -41,7 +41,8 @@ static void add_type(const mlsi_attr_desc *d, mlsi_text *out) {
         mlsi_text_add(out, "%s", kind_name(d->kind));
         return;
     }
-    for (int i = 0; d->names[i]; i++) mlsi_text_add(out, "%s%s", i ? ", " : "", d->names[i]);
+    for (int i = 0; d->names[i]; i++)
+        mlsi_text_add(out, "%s%s", i ? ", " : "", d->names[i]);
 }
 
 void mlsi_op_attrs_text(mlsi_op op, mlsi_text *out) {
@@ -75,7 +76,10 @@ static void add_attributes(const mlsi_op_def *def, mlsi_text *out) {
 }
 
 static void add_traits(const mlsi_op_def *def, mlsi_text *out) {
-    static const struct { uint32_t bit; const char *text; } rows[] = {
+    static const struct {
+        uint32_t bit;
+        const char *text;
+    } rows[] = {
         {MLSI_TRAIT_ELEMENTWISE, "elementwise"},
         {MLSI_TRAIT_COMMUTATIVE, "commutative"},
         {MLSI_TRAIT_VIEW, "the result may be a view of operand 0"},
@@ -84,8 +88,7 @@ static void add_traits(const mlsi_op_def *def, mlsi_text *out) {
         {MLSI_TRAIT_CONTROL, "control"},
     };
     mlsi_text_add(out, "## Properties\n\n- %s\n",
-                  def->decompose ? "composite: has a decomposition into primitives"
-                                 : "primitive");
+                  def->decompose ? "composite: has a decomposition into primitives" : "primitive");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (def->traits & rows[i].bit) mlsi_text_add(out, "- %s\n", rows[i].text);
     if (def->onnx) mlsi_text_add(out, "- ONNX: %s\n", def->onnx);

@@ -14,15 +14,21 @@ mlsys_status mlsi_infer_window_lists(const mlsi_infer *t, int spatial, mlsi_list
 /* The kernel's extent is a number and its reach is sensible. */
 mlsys_status mlsi_infer_window_kernel(const mlsi_infer *t, const mlsi_window_axis *w);
 /* floor((L + low + high - dilation * (k - 1) - 1) / stride) + 1, or with ceil. */
-mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w, bool ceil_mode,
-                                      int64_t *out);
+mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w,
+                                      bool ceil_mode, int64_t *out);
 
 #define MLSI_WINDOW_ATTRS(type)                                                                    \
-    {.name = "strides", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, strides),                 \
+    {.name = "strides",                                                                            \
+     .kind = MLSI_ATTR_LIST,                                                                       \
+     .offset = offsetof(type, strides),                                                            \
      .help = "step of the window per spatial axis; empty: 1"},                                     \
-    {.name = "dilations", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, dilations),             \
-     .help = "distance of the window's cells per spatial axis; empty: 1"},                         \
-    {.name = "pads", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, pads),                       \
-     .help = "cells before each spatial axis, then cells behind each; empty: 0"}
+        {.name = "dilations",                                                                      \
+         .kind = MLSI_ATTR_LIST,                                                                   \
+         .offset = offsetof(type, dilations),                                                      \
+         .help = "distance of the window's cells per spatial axis; empty: 1"},                     \
+    {                                                                                              \
+        .name = "pads", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, pads),                    \
+        .help = "cells before each spatial axis, then cells behind each; empty: 0"                 \
+    }
 
 #endif
