@@ -9,6 +9,6 @@ to=$(realpath -m "$1")/suites
 mkdir -p "$to"
 for archive in "$from"/*.tar.xz; do
     mark=$to/.$(basename "$archive").done
-    [ "$mark" -nt "$archive" ] || { tar xJf "$archive" -C "$to" && touch "$mark"; }
+    [ -n "$(find "$mark" -newer "$archive" 2>/dev/null)" ] || { tar xJf "$archive" -C "$to" && touch "$mark"; }
 done
 printf '%s\n' "$to"

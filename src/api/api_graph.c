@@ -188,14 +188,14 @@ static mlsys_status own_values(const mlsi_graph *g, int32_t n, const mlsys_value
 mlsys_status mlsys_graph_op(mlsys_graph graph, const char *op, int32_t n_in, const mlsys_value *in,
                             mlsys_config attrs, int32_t n_out, mlsys_value *out) {
     API_COMPUTES;
-    mlsi_graph *g;
+    mlsi_graph *g = NULL;
     mlsi_config *c = NULL;
     int32_t values[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
     API_NOT_NULL(op, "graph_op: op");
     MLSI_TRY(check_counts("graph_op", n_in, in, n_out, out));
-    for (int i = 0; i < n_out; i++) out[i] = 0;
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_op: g", &g));
-    mlsys_status st = own_values(g, n_in, in, op, values);
+    mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_op: g", &g);
+    if (st == MLSYS_OK) st = own_values(g, n_in, in, op, values);
+    for (int i = 0; i < n_out; i++) out[i] = 0; /* now: in and out may be one array */
     if (st == MLSYS_OK && attrs)
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "graph_op: attrs", &c);
     if (st == MLSYS_OK) st = mlsi_graph_add_op(g, 0, op, c, n_in, values, n_out, results);
@@ -219,19 +219,19 @@ static mlsys_status import_callee(mlsi_graph *g, mlsys_graph handle, const char 
 mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_graph g1, mlsys_graph g2,
                                  int32_t n_in, const mlsys_value *in, int32_t n_out,
                                  mlsys_value *out) {
-    mlsi_graph *g;
+    mlsi_graph *g = NULL;
     mlsi_attr_control a = {0, 0};
     int32_t values[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
     API_NOT_NULL(kind, "graph_control: kind");
     MLSI_TRY(check_counts("graph_control", n_in, in, n_out, out));
-    for (int i = 0; i < n_out; i++) out[i] = 0;
     mlsi_op op = mlsi_op_by_name(kind);
     if (op != MLSI_OP_CALL && op != MLSI_OP_IF && op != MLSI_OP_WHILE)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: kind \"%.32s\" is not call, if or while", kind);
     if (op == MLSI_OP_CALL && g2)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: g2 is given, but call takes one function");
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g));
-    mlsys_status st = own_values(g, n_in, in, kind, values);
+    mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g);
+    if (st == MLSYS_OK) st = own_values(g, n_in, in, kind, values);
+    for (int i = 0; i < n_out; i++) out[i] = 0;
     if (st == MLSYS_OK) st = import_callee(g, g1, "graph_control: g1", &a.fn1);
     if (st == MLSYS_OK && op != MLSI_OP_CALL) st = import_callee(g, g2, "graph_control: g2", &a.fn2);
     if (st == MLSYS_OK) st = mlsi_build_node(g, 0, op, &a, n_in, values, n_out, results);
