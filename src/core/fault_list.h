@@ -107,7 +107,7 @@ MLSI_FAULT_ROW(OPS_SORT_UNSTABLE, "src/ir/ops/order.c", "unit/check_ops_values",
                "equal elements change places in sort and topk")
 MLSI_FAULT_ROW(OPS_CONV_GROUPS, "src/ir/ops/conv.c", "unit/check_ops_models",
                "every group of a convolution reads the first group's channels")
-MLSI_FAULT_ROW(OPS_POOL_DIVISOR, "src/ir/ops/pool.c", "unit/check_ops_values",
+MLSI_FAULT_ROW(OPS_POOL_DIVISOR, "src/ir/ops/window.c", "unit/check_ops_values",
                "padding counts in an average that excludes it (BO-08)")
 MLSI_FAULT_ROW(OPS_INT8_MINIMUM, "src/ir/ops/quant.c", "unit/check_ops_models",
                "quant_matmul with int8 activations drops the minima of the weights")
@@ -157,3 +157,7 @@ MLSI_FAULT_ROW(JINJA_DEPTH, "src/model/jinja_expr.c", "unit/check_chat_template"
                "expressions of a template may nest without limit")
 MLSI_FAULT_ROW(JINJA_PARTIAL, "src/model/jinja.c", "fuzz/replay_chat_template",
                "a template that fails leaves the text it had written")
+MLSI_FAULT_ROW(KERNEL_ATTENTION_LIMIT, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
+               "a causal query sees one key more than it may")
+MLSI_FAULT_ROW(KERNEL_ATTENTION_MERGE, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
+               "segments merge by a product and a sum instead of a fused one")
