@@ -52,6 +52,16 @@ static int put(const char *folder, const char *name, const char *text, bool chec
     return bad ? fail(path, "could not be written whole") : 0;
 }
 
+/* The page of op and its line in the index; the number of faults. */
+static int write_op(const char *folder, const char *op, bool check, FILE *list) {
+    char *page = ask(op);
+    if (!page) return fail(op, mlsys_last_error());
+    int bad = put(folder, op, page, check);
+    fprintf(list, "- [%s](%s.md)\n", op, op);
+    free(page);
+    return bad;
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return fail("usage", "gen_op_docs FOLDER [--check]");
     bool check = argc > 2 && strcmp(argv[2], "--check") == 0;
@@ -61,16 +71,10 @@ int main(int argc, char **argv) {
     FILE *list = open_memstream(&index, &index_size);
     if (!names || !list) return fail("list of ops", mlsys_last_error());
     fputs("# Ops\n\nOne page per op, written by `make docs` from the op table.\n\n", list);
-    for (char *op = strtok_r(names, "\n", &save); op; op = strtok_r(NULL, "\n", &save), n++) {
-        char *page = ask(op);
-        if (!page) {
-            bad += fail(op, mlsys_last_error());
-            continue;
-        }
-        bad += put(argv[1], op, page, check);
-        fprintf(list, "- [%s](%s.md)\n", op, op);
-        free(page);
-    }
+    for (char *op = strtok_r(names, "\n", &save); op; op = strtok_r(NULL, "\n", &save), n++)
+        bad += write_op(argv[1], op, check, list);
+    bad += write_op(argv[1], "custom", check, list); /* the list names the custom ops themselves */
+    n++;
     if (fclose(list) != 0) return fail("index", "out of memory");
     bad += put(argv[1], "README", index, check);
     free(index);

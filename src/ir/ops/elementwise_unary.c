@@ -135,9 +135,9 @@ UNARY(rsqrt, rsqrt_f, rsqrt_d, NULL, .infer = mlsi_elementwise_infer_floats,
       .special = "rsqrt(+-0) = +-inf, rsqrt(inf) = +0, rsqrt(x < 0) = NaN.");
 UNARY(cbrt, mlsi_ef_cbrt, mlsi_ed_cbrt, NULL, ELEMENTARY, .doc = "Cube root.",
       .special = "cbrt(+-0) = +-0, cbrt(+-inf) = +-inf.");
-UNARY(exp, mlsi_ef_exp, mlsi_ed_exp, NULL, ELEMENTARY, .doc = "e^x.",
+UNARY(exp, mlsi_ef_exp, mlsi_ed_exp, NULL, ELEMENTARY, .doc = "e to the power x.",
       .special = "exp(-inf) = +0, exp(inf) = inf.", .onnx = "Exp");
-UNARY(exp2, mlsi_ef_exp2, mlsi_ed_exp2, NULL, ELEMENTARY, .doc = "2^x.",
+UNARY(exp2, mlsi_ef_exp2, mlsi_ed_exp2, NULL, ELEMENTARY, .doc = "2 to the power x.",
       .special = "exp2(-inf) = +0, exp2(inf) = inf.");
 UNARY(expm1, mlsi_ef_expm1, mlsi_ed_expm1, NULL, ELEMENTARY,
       .doc = "e^x - 1 without cancellation near 0.",
