@@ -4,6 +4,17 @@
 
 #include "cpu/kernels/quant.h"
 
+/* The compiler must take p for an unknown address: what it points to is loaded where it is used. */
+#define HIDE(p) __asm__("" : "+r"(p))
+/* ... and finish this value here: keeps the chains interleaved. */
+#if defined(MLSI_ISA_IS_AVX512)
+#define FINISH(v) __asm__ volatile("" : "+v"(v))
+#elif defined(MLSI_ISA_IS_AVX2)
+#define FINISH(v) __asm__ volatile("" : "+x"(v))
+#else
+#define FINISH(v) ((void)0)
+#endif
+
 enum { QUANT_GROUPS = QUANT_ROWS / VF_LANES }; /* registers that hold a panel's rows */
 
 /* Whole fields of a word, and the position of the first. */

@@ -9,7 +9,6 @@ typedef struct job {
     int64_t m0, rows;         /* of x, quantised together */
     int64_t panels, row_tasks, grain;
     int64_t panel_bytes, row_blocks;
-    bool wide;
     int8_block *x;
     uint8_t *panel_scratch;   /* one panel per worker, for a W that was not packed */
 } job;
@@ -19,21 +18,25 @@ static void quantise_row(void *user, int64_t item, int worker) {
     const job *j = user;
     const gemm *g = &j->g;
     int8_block *b = j->x + item * j->row_blocks;
-    int64_t row = MLSI_K(gemm_index_offset)(&g->m, GEMM_A, j->m0 + item), column[GEMM_SEGMENT];
-    float x[GEMM_SEGMENT];
+    int64_t row = MLSI_K(gemm_index_offset)(&g->m, GEMM_A, j->m0 + item);
+    int64_t step = gemm_index_stride(&g->k, GEMM_A), size = mlsi_dtype_size(g->a_type);
+    float buffer[GEMM_SEGMENT];
     for (int64_t k0 = 0; k0 < g->k.count; k0 += GEMM_SEGMENT) {
         int64_t n = g->k.count - k0 < GEMM_SEGMENT ? g->k.count - k0 : GEMM_SEGMENT;
-        MLSI_K(gemm_index_offsets)(&g->k, GEMM_A, k0, n, column);
-        MLSI_K(gemm_gather)(x, n, g->a, g->a_type, &row, 1, 0, column, n,
-                            gemm_index_stride(&g->k, GEMM_A));
+        const char *at = g->a + (row + k0 * step) * size;
+        const float *x = (const float *)(const void *)at;
+        if (g->a_type != MLSYS_F32 || step != 1) {
+            load_f32(buffer, at, g->a_type, step * size, n);
+            x = buffer;
+        }
         for (int64_t i = 0; i < n; i += INT8_BLOCK)
-            MLSI_K(int8_quantise)(x + i, j->wide, b++);
+            MLSI_K(int8_quantise)(x + i, b++);
     }
 }
 
 static void run_panel(const job *j, int64_t panel, int64_t row0, int64_t rows, int worker) {
     const gemm *g = &j->g;
-    const uint8_t *packed = g->packed + panel * j->panel_bytes;
+    const uint8_t *packed = g->packed ? g->packed + panel * j->panel_bytes : NULL;
     int64_t n0 = panel * QUANT_ROWS, columns = g->n.count - n0;
     if (columns > QUANT_ROWS) columns = QUANT_ROWS;
     if (!g->packed) {
@@ -45,9 +48,9 @@ static void run_panel(const job *j, int64_t panel, int64_t row0, int64_t rows, i
         packed = own;
     }
     int8_panel_fn multiply = MLSI_K(int8_panel)(g->b_type);
-    float out[4 * QUANT_ROWS];
-    for (int64_t r = row0; r < row0 + rows; r += 4) {
-        int mr = row0 + rows - r < 4 ? (int)(row0 + rows - r) : 4;
+    float out[INT8_MAX_ROWS * QUANT_ROWS];
+    for (int64_t r = row0; r < row0 + rows; r += INT8_MAX_ROWS) {
+        int mr = (int)(row0 + rows - r < INT8_MAX_ROWS ? row0 + rows - r : INT8_MAX_ROWS);
         multiply(packed, g->k.count, mr, j->x + r * j->row_blocks, out);
         for (int i = 0; i < mr; i++)
             MLSI_K(gemm_store_row)(g, g->c, j->m0 + r + i, n0, columns, out + i * QUANT_ROWS);
@@ -69,7 +72,6 @@ static void prepare(job *j, const mlsi_kernel_args *args) {
     j->panels = (j->g.n.count + QUANT_ROWS - 1) / QUANT_ROWS;
     j->panel_bytes = j->g.k.count / f.block * quant_block_bytes(f);
     j->row_blocks = j->g.k.count / INT8_BLOCK;
-    j->wide = f.bits == 8;
 }
 
 static uint64_t blocks_bytes(const job *j) {

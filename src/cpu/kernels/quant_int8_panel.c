@@ -3,46 +3,53 @@
  * Per 32 k, VF_LANES rows of W and one row of x: eight multiply-adds of bytes (32 products each) whose 16-bit
  * results add up as long as they fit, one widening, one conversion and one FMA: some 22 vector operations for
  * 256 products, where f32 activations take 140. */
+#include "cpu/kernels/quant_decode.h"
 #include "cpu/kernels/quant_int8.h"
 
 #include <math.h>
 
-/* The portable build rolls its loops and takes one row at a time: emulated vectors, unrolled, are big. */
+/* Rows of x and groups of W at once. The portable build rolls its loops and takes one of each: emulated
+ * vectors, unrolled, are big. */
 #if defined(MLSI_ISA_IS_PORTABLE)
 #define UNROLL
-enum { ROWS_AT_ONCE = 1, GROUPS_AT_ONCE = 1 };
+enum { MANY_ROWS = 1, SOME_ROWS = 1, ONE_ROW_GROUPS = 1 };
 #else
 #define UNROLL _Pragma("GCC unroll 8")
-enum { ROWS_AT_ONCE = 4, GROUPS_AT_ONCE = 2 };
+enum { MANY_ROWS = 8, SOME_ROWS = 4, ONE_ROW_GROUPS = QUANT_ROWS / VF_LANES < 4 ? 2 : 4 };
 #endif
-enum { GROUPS = QUANT_ROWS / VF_LANES, QUADS = 8, MAX_ROWS = 4 };
+enum { GROUPS = QUANT_ROWS / VF_LANES, QUADS = 8 };
 
 /* ---- x ------------------------------------------------------------------------------------------ */
 
-void MLSI_K(int8_quantise)(const float *x, bool wide, int8_block *b) {
+void MLSI_K(int8_quantise)(const float *x, int8_block *b) {
     VF most = vf_abs(vf_load(x));
-    int32_t code[INT8_BLOCK];
+    int32_t code[INT8_BLOCK], lanes[VF_LANES];
     for (int i = VF_LANES; i < INT8_BLOCK; i += VF_LANES)
         most = vf_maximum(most, vf_abs(vf_load(x + i)));
     float s = vf_reduce_maximum(most) / 127.0f;
-    b->scale = s;
-    /* Zero, infinite or NaN: the codes are 0 and the scale alone tells. */
-    bool ordinary = s > 0.0f && s < INFINITY;
+    b->scale = s, b->total = 0.0f, b->sum[0] = b->sum[1] = 0;
+    if (!(s > 0.0f && s < INFINITY)) { /* 0, infinite, NaN: codes are 0, the scale alone tells */
+        memset(b->q, 0, sizeof b->q);
+        return;
+    }
+    VI half[2] = {vi_zero(), vi_zero()};
+    UNROLL
     for (int i = 0; i < INT8_BLOCK; i += VF_LANES) {
         VF q = vf_rint(vf_div(vf_load(x + i), vf_set1(s)));
-        q = vf_max_sel(vf_min_sel(q, vf_set1(127.0f)), vf_set1(-128.0f));
-        vi_store(code + i, ordinary ? vf_cvt_i(q) : vi_zero());
+        /* A subnormal scale may be far below max / 127. */
+        VI c = vf_cvt_i(vf_max_sel(vf_min_sel(q, vf_set1(127.0f)), vf_set1(-128.0f)));
+        vi_store(code + i, c);
+        half[i >= INT8_BLOCK / 2] = vi_add(half[i >= INT8_BLOCK / 2], c);
     }
-    static const uint8_t order[4] = {0, 2, 1, 3};
-    b->sum[0] = b->sum[1] = 0;
-    for (int i = 0; i < INT8_BLOCK; i++) {
-        if (wide)
-            b->q.i16[i] = (int16_t)code[(i & ~3) + order[i & 3]];
-        else
-            b->q.i8[i] = (int8_t)code[i];
-        b->sum[1] += code[i];
-        if (i == 15) b->sum[0] = b->sum[1];
-    }
+    for (int i = 0; i < INT8_BLOCK; i++)
+        b->q[i] = (int8_t)code[i];
+    vi_store(lanes, half[0]);
+    for (int i = 0; i < VF_LANES; i++)
+        b->sum[0] += lanes[i];
+    vi_store(lanes, vi_add(half[0], half[1]));
+    for (int i = 0; i < VF_LANES; i++)
+        b->sum[1] += lanes[i];
+    b->total = (float)b->sum[1];
 }
 
 /* ---- W ------------------------------------------------------------------------------------------ */
@@ -66,9 +73,6 @@ static void pack_run(mlsys_dtype t, quant_format f, const uint8_t *block, int su
     quant_codes c;
     uint32_t words[8];
     MLSI_K(quant_codes_of)(t, block, sub, &c);
-    if (f.bits == 8)
-        for (int i = 0; i < 32; i++)
-            c.q[i] ^= 0x80;
     pack_codes(f.bits, c.q, words);
     memcpy(out + row * 2, t == MLSYS_Q6_K ? block + sizeof(mlsi_q6_k) - 2 : block, 2);
     if (f.has_min) memcpy(out + (QUANT_ROWS + row) * 2, block + 2, 2);
@@ -96,12 +100,17 @@ void MLSI_K(int8_pack_panel)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes,
 
 /* ---- product ------------------------------------------------------------------------------------ */
 
-/* Four k of one group: unsigned bytes, or signed ones for 8 bits. */
-V_FN VI quad(int bits, const int32_t *words, int s) {
-    if (bits == 8) return vi_load(words + s * QUANT_ROWS);
+/* Four k of one group: unsigned bytes. High nibbles of 8-bit codes apart, in *high. */
+V_FN VI quad(int bits, const int32_t *words, int s, VI *high) {
+    const VI nibble = vi_set1(0x0f0f0f0f);
+    if (bits == 8) {
+        VI v = vi_load(words + s * QUANT_ROWS);
+        *high = vi_and(vi_srl(v, 4), nibble);
+        return vi_and(v, nibble);
+    }
     VI v = vi_load(words + s / 2 * QUANT_ROWS);
     if (s % 2) v = vi_srl(v, 4);
-    v = vi_and(v, vi_set1(0x0f0f0f0f));
+    v = vi_and(v, nibble);
     if (bits == 4) return v;
     const int at = bits == 5 ? s : s % 4 * 2; /* where the high part lies; it belongs at bit 4 */
     VI h = vi_load(words + (bits == 5 ? 4 : 4 + s / 4) * QUANT_ROWS);
@@ -109,37 +118,51 @@ V_FN VI quad(int bits, const int32_t *words, int s) {
     return vi_or(v, vi_and(h, vi_set1(bits == 5 ? 0x10101010 : 0x30303030)));
 }
 
-/* Products that fit 16 bits before they must be widened: 2 * (2^bits - 1) * 128 each. */
-V_FN int quads_per_sum(int bits) { return bits == 4 ? 8 : bits == 5 ? 4 : 2; }
+/* Quads whose 16-bit sums are sure to fit: 2 * (2^bits - 1) * 128 each; 8-bit codes go by nibbles. */
+V_FN int quads_per_sum(int bits) { return bits == 5 ? 4 : bits == 6 ? 2 : 8; }
 
-/* Sum over quads [from, to) of one group and one row of x. */
-V_FN VI dot_quads(int bits, const VI *w, const int8_block *x, int from, int to) {
-    VI sum = vi_zero(), part = vi_zero();
+/* Sums being made, [row of x][group]. */
+typedef struct integers {
+    VI part[INT8_MAX_ROWS][GROUPS], high[INT8_MAX_ROWS][GROUPS]; /* 16 bits */
+    VI sum[2][INT8_MAX_ROWS][GROUPS]; /* of the halves, or all in [0] */
+} integers;
+
+/* The products of 32 k, before scales. */
+V_FN void dot_run(int bits, int mr, int gu, const int32_t *words, const int8_block *x, int64_t ldx,
+                  integers *n) {
+    const VI one = vi_set1(0x00010001);
+    const int per = quads_per_sum(bits);
     UNROLL
-    for (int s = from; s < to; s++) {
-        if (bits == 8) { /* even bytes, odd bytes */
-            int32_t even, odd;
-            memcpy(&even, x->q.i16 + 4 * s, 4);
-            memcpy(&odd, x->q.i16 + 4 * s + 2, 4);
-            VI lo = vw_sra(vw_sll(w[s], 8), 8), hi = vw_sra(w[s], 8);
-            sum = vi_add(sum, vi_add(vi_dot_i16(lo, vi_set1(even)), vi_dot_i16(hi, vi_set1(odd))));
-            continue;
+    for (int s = 0; s < QUADS; s++)
+        UNROLL
+        for (int g = 0; g < gu; g++) {
+            VI h = vi_zero(), w = quad(bits, words + g * VF_LANES, s, &h);
+            UNROLL
+            for (int r = 0; r < mr; r++) {
+                int32_t four;
+                memcpy(&four, x[r * ldx].q + 4 * s, 4);
+                VI q = vi_set1(four), p = vw_dot_u8i8(w, q);
+                n->part[r][g] = s % per ? vw_add(n->part[r][g], p) : p;
+                if (bits == 8) {
+                    p = vw_dot_u8i8(h, q);
+                    n->high[r][g] = s ? vw_add(n->high[r][g], p) : p;
+                    FINISH(n->high[r][g]);
+                }
+                FINISH(n->part[r][g]); /* in this order: loads far ahead would only spill */
+                if ((s + 1) % per) continue;
+                const int half = bits == 6 && s >= QUADS / 2;
+                VI sum = vi_dot_i16(n->part[r][g], one);
+                if (bits == 8) sum = vi_add(sum, vi_sll(vi_dot_i16(n->high[r][g], one), 4));
+                bool first = s < per || (bits == 6 && s - QUADS / 2 < per && half);
+                n->sum[half][r][g] = first ? sum : vi_add(n->sum[half][r][g], sum);
+            }
         }
-        int32_t four;
-        memcpy(&four, x->q.i8 + 4 * s, 4);
-        VI p = vw_dot_u8i8(w[s], vi_set1(four));
-        bool first = (s - from) % quads_per_sum(bits) == 0;
-        part = first ? p : vw_add(part, p);
-        if ((s - from + 1) % quads_per_sum(bits) == 0 || s + 1 == to)
-            sum = vi_add(sum, vi_dot_i16(part, vi_set1(0x00010001)));
-    }
-    return sum;
 }
 
-/* Scales of 32 k of a group. */
+/* Scales of 32 k of a group. The integers are floats here: their products stay below 2^24, so
+ * float arithmetic on them is exact and cheaper than integer multiplication. */
 typedef struct run_scales {
-    VF d, m;
-    VI sc[2], mn;
+    VF d, m, sc[2], mn;
 } run_scales;
 
 V_FN run_scales load_scales(quant_format f, const uint8_t *block, const uint8_t *run, int g) {
@@ -149,52 +172,54 @@ V_FN run_scales load_scales(quant_format f, const uint8_t *block, const uint8_t 
     if (f.has_min) r.m = vf_load_f16(d + QUANT_ROWS);
     if (f.scale_bytes && f.has_min) {
         r.m = vf_neg(r.m);
-        r.sc[0] = vi_load_u8(s), r.mn = vi_load_u8(s + QUANT_ROWS);
+        r.sc[0] = vi_cvt_f(vi_load_u8(s)), r.mn = vi_cvt_f(vi_load_u8(s + QUANT_ROWS));
     } else if (f.scale_bytes) {
-        r.sc[0] = vi_load_i8((const int8_t *)s);
-        r.sc[1] = vi_load_i8((const int8_t *)s + QUANT_ROWS);
+        r.sc[0] = vi_cvt_f(vi_load_i8((const int8_t *)s));
+        r.sc[1] = vi_cvt_f(vi_load_i8((const int8_t *)s + QUANT_ROWS));
     }
     return r;
 }
 
 /* The exact integer of 32 k: products times integer scales, zero point off. */
-V_FN VI run_integer(quant_format f, run_scales r, const VI *w, const int8_block *x) {
-    const int zero = f.is_signed && f.bits != 8 ? 1 << (f.bits - 1) : 0;
+V_FN VF run_integer(quant_format f, const run_scales *r, VI low, VI high, const int8_block *x) {
+    const int zero = f.is_signed ? 1 << (f.bits - 1) : 0;
     if (f.bits == 6) { /* q6_k: a scale for each half */
-        VI a = vi_sub(dot_quads(6, w, x, 0, 4), vi_set1(zero * x->sum[0]));
-        VI b = vi_sub(dot_quads(6, w, x, 4, 8), vi_set1(zero * (x->sum[1] - x->sum[0])));
-        return vi_add(vi_mul(r.sc[0], a), vi_mul(r.sc[1], b));
+        VI a = vi_sub(low, vi_set1(zero * x->sum[0]));
+        VI b = vi_sub(high, vi_set1(zero * (x->sum[1] - x->sum[0])));
+        return vf_add(vf_mul(r->sc[0], vi_cvt_f(a)), vf_mul(r->sc[1], vi_cvt_f(b)));
     }
-    VI i = dot_quads(f.bits, w, x, 0, QUADS);
-    if (zero) i = vi_sub(i, vi_set1(zero * x->sum[1]));
-    return f.scale_bytes ? vi_mul(r.sc[0], i) : i;
+    if (zero) low = vi_sub(low, vi_set1(zero * x->sum[1]));
+    return f.scale_bytes ? vf_mul(r->sc[0], vi_cvt_f(low)) : vi_cvt_f(low);
 }
 
 V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block, const uint8_t *run,
                    const int8_block *x, int64_t ldx, VF (*t)[GROUPS]) {
     const int32_t *words = (const int32_t *)(const void *)(run + f.scale_bytes * QUANT_ROWS);
+    integers n;
+#if defined(MLSI_ISA_IS_PORTABLE)
+    memset(&n, 0, sizeof n); /* rolled loops hide from the compiler that the first step assigns */
+#endif
+    dot_run(f.bits, mr, gu, words + g0 * VF_LANES, x, ldx, &n);
     UNROLL
     for (int g = 0; g < gu; g++) {
         run_scales sc = load_scales(f, block, run, g0 + g);
-        VI w[QUADS];
-    UNROLL
-        for (int s = 0; s < QUADS; s++)
-            w[s] = quad(f.bits, words + (g0 + g) * VF_LANES, s);
-    UNROLL
+        UNROLL
         for (int r = 0; r < mr; r++) {
             const int8_block *b = x + r * ldx;
-            VF scale = vf_set1(b->scale), i = vi_cvt_f(run_integer(f, sc, w, b));
+            VF i = run_integer(f, &sc, n.sum[0][r][g], n.sum[1][r][g], b);
+            VF scale = vf_set1(b->scale);
             t[r][g] = vf_fma(vf_mul(sc.d, scale), i, t[r][g]);
             if (!f.has_min) continue;
-            VI j = f.scale_bytes ? vi_mul(sc.mn, vi_set1(b->sum[1])) : vi_set1(b->sum[1]);
-            t[r][g] = vf_fma(vf_mul(sc.m, scale), vi_cvt_f(j), t[r][g]);
+            VF j = vf_set1(b->total);
+            if (f.scale_bytes) j = vf_mul(sc.mn, j);
+            t[r][g] = vf_fma(vf_mul(sc.m, scale), j, t[r][g]);
         }
     }
 }
 
 V_FN void panel_body(quant_format f, int mr, int gu, int g0, const uint8_t *panel, int64_t k_count,
                      const int8_block *x, float *out) {
-    VF total[MAX_ROWS][GROUPS], t[MAX_ROWS][GROUPS];
+    VF total[INT8_MAX_ROWS][GROUPS], t[INT8_MAX_ROWS][GROUPS];
     int64_t ldx = k_count / INT8_BLOCK;
     for (int r = 0; r < mr; r++)
         for (int g = 0; g < gu; g++)
@@ -224,15 +249,18 @@ V_FN void panel_body(quant_format f, int mr, int gu, int g0, const uint8_t *pane
 V_FN void panel_of(mlsys_dtype type, const uint8_t *panel, int64_t k, int mr, const int8_block *x,
                    float *out) {
     const quant_format f = quant_format_of(type);
+    const int many = f.bits == 4 ? MANY_ROWS : SOME_ROWS;
     int64_t ldx = k / INT8_BLOCK;
-    if (mr == ROWS_AT_ONCE && mr > 1) {
+    for (; many > 1 && mr >= many; mr -= many, x += many * ldx, out += many * QUANT_ROWS)
         for (int g = 0; g < GROUPS; g++)
-            panel_body(f, ROWS_AT_ONCE, 1, g, panel, k, x, out);
-        return;
-    }
-    for (int r = 0; r < mr; r++)
-        for (int g = 0; g < GROUPS; g += GROUPS_AT_ONCE)
-            panel_body(f, 1, GROUPS_AT_ONCE, g, panel, k, x + r * ldx, out + r * QUANT_ROWS);
+            panel_body(f, many, 1, g, panel, k, x, out);
+    for (; SOME_ROWS > 1 && many > SOME_ROWS && mr >= SOME_ROWS;
+         mr -= SOME_ROWS, x += SOME_ROWS * ldx, out += SOME_ROWS * QUANT_ROWS)
+        for (int g = 0; g < GROUPS; g++)
+            panel_body(f, SOME_ROWS, 1, g, panel, k, x, out);
+    for (; mr > 0; mr--, x += ldx, out += QUANT_ROWS)
+        for (int g = 0; g < GROUPS; g += ONE_ROW_GROUPS)
+            panel_body(f, 1, ONE_ROW_GROUPS, g, panel, k, x, out);
 }
 
 #define DEFINE(name, T)                                                                            \

@@ -21,15 +21,6 @@ enum {
 /* Slots of the operands in memory: [group][slot]. */
 enum { SCALE = 0, SCALE_2 = 1, MIN = 2, SLOTS = 3 };
 
-/* The compiler must take p for an unknown address: what it points to is loaded where it is used. */
-#define HIDE(p) __asm__("" : "+r"(p))
-/* ... and finish this value here: keeps the chains interleaved. */
-#if defined(MLSI_ISA_IS_AVX512)
-#define FINISH(v) __asm__ volatile("" : "+v"(v))
-#else
-#define FINISH(v) __asm__ volatile("" : "+x"(v))
-#endif
-
 typedef float operands[MAX_GROUPS][SLOTS][VF_LANES];
 typedef VF sums[GEMM_SMALL_M][MAX_GROUPS];
 
