@@ -7,6 +7,7 @@
  * is the same arithmetic.
  *
  * Bound: 4 * D flops per visible (row, key); decode reads each cached key and value once per kv head. */
+#include "core/faults.h"
 #include "cpu/kernels/attention_tile.h"
 #include "cpu/kernels/stage.h"
 #include "core/elementary.inc"
@@ -58,7 +59,7 @@ static void shape_of(att *a, const mlsi_kernel_args *args) {
     a->max_segments = divide_up(a->Lk, ATT_SEGMENT);
     a->split = a->n_tiles < SPLIT_BELOW && a->max_segments > ITEM_SEGMENTS;
     a->item_count = a->split ? divide_up(a->max_segments, ITEM_SEGMENTS) : 1;
-    a->scale = (float)(a->attrs->scale != 0 ? a->attrs->scale : 1.0 / sqrt((double)a->D));
+    a->scale = (float)a->attrs->scale; /* inference has put the default in */
     int64_t R = a->tile_rows;
     a->worker_floats = ATT_SEGMENT * (a->D + a->Dv + 2 * R) + 8 * a->D + R * (a->D + 2 * a->Dv + 4);
     a->worker_floats = divide_up(a->worker_floats, 16) * 16;
@@ -95,6 +96,7 @@ static void row_limits(tile *t) {
     for (int64_t r = 0; r < t->n_rows; r++) {
         int64_t i = (t->first_row + r) / a->G;
         int64_t p = at->causal == MLSI_CAUSAL_BOTTOM_RIGHT ? t->n_keys - a->Lq + i : i;
+        if (mlsi_fault(MLSI_FAULT_KERNEL_ATTENTION_LIMIT)) p++;
         t->lo[r] = at->window > 0 && p - at->window + 1 > 0 ? p - at->window + 1 : 0;
         t->hi[r] = at->causal != MLSI_CAUSAL_NONE && p + 1 < t->n_keys ? p + 1 : t->n_keys;
         if (t->hi[r] < t->lo[r]) t->hi[r] = t->lo[r];
@@ -124,7 +126,8 @@ static void open_tile(tile *t, const att *a, int64_t index, int worker) {
     row_limits(t);
     for (int64_t r = 0; r < t->n_rows; r++) {
         int64_t i = (t->first_row + r) / a->G, g = (t->first_row + r) % a->G;
-        load_row(t->q + r * a->D, at4(a->q, t->b, i, t->kv_head * a->G + g), a->q->dtype, a->D);
+        load_f32(t->q + r * a->D, at4(a->q, t->b, i, t->kv_head * a->G + g), a->q->dtype,
+                 a->q->strides[3] * mlsi_dtype_size(a->q->dtype), a->D);
     }
 }
 
@@ -268,7 +271,10 @@ static void merge(float *m, float *l, float *o, float seg_m, float seg_l, const 
     *l = pair[0];
     for (int64_t i = 0; i < n; i += VF_LANES) {
         int w = n - i < VF_LANES ? (int)(n - i) : VF_LANES;
-        VF v = vf_fma(vf_load_n(o + i, w), a, vf_mul(vf_load_n(seg_o + i, w), b));
+        VF part = vf_mul(vf_load_n(seg_o + i, w), b);
+        VF v = vf_fma(vf_load_n(o + i, w), a, part);
+        if (mlsi_fault(MLSI_FAULT_KERNEL_ATTENTION_MERGE))
+            v = vf_add(vf_mul(vf_load_n(o + i, w), a), part);
         vf_store_n(o + i, v, w);
     }
 }
@@ -398,7 +404,7 @@ static bool wide(mlsys_dtype t) { return t == MLSYS_F32 || t == MLSYS_F16 || t =
 
 static bool accepts(const mlsi_query *q) {
     for (int i = 0; i < 3; i++)
-        if (!wide(q->in[i].dtype) || !q->in[i].inner_unit) return false;
+        if (!wide(q->in[i].dtype) || (i && !q->in[i].inner_unit)) return false;
     if (q->n_in > 3 && q->in[3].present && q->in[3].dtype != MLSYS_BOOL && !wide(q->in[3].dtype))
         return false;
     if (q->n_in > 4 && q->in[4].present && q->in[4].dtype != MLSYS_I32 && q->in[4].dtype != MLSYS_I64)
