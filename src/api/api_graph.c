@@ -119,11 +119,18 @@ mlsys_status mlsys_graph_const(mlsys_graph graph, mlsys_tensor tensor, mlsys_val
     return st;
 }
 
-/* A copy, so that later changes of the caller's config do not reach the graph. */
-static mlsys_status copy_config(const mlsi_config *from, mlsi_config **out) {
+/* A copy, so that later changes of the caller's config do not reach the graph. Which of its lists are
+ * shapes is the custom op's secret, so dims could not be translated when the graph is copied. */
+static mlsys_status copy_config(const char *op, const mlsi_config *from, mlsi_config **out) {
     mlsys_config handle;
     *out = NULL;
     if (!from) return MLSYS_OK;
+    for (int64_t i = 0; i < from->count; i++)
+        for (int32_t k = 0; from->entries[i].type == 'v' && k < from->entries[i].n; k++)
+            if (from->entries[i].v[k] <= MLSI_DIM_CODE && from->entries[i].v[k] != INT64_MIN)
+                return mlsi_fail(MLSYS_E_UNSUPPORTED,
+                                 "%s: attribute %s: entry %d is a symbolic dim; a custom op takes numbers",
+                                 op, from->entries[i].key, k);
     MLSI_TRY(mlsi_config_create(&handle));
     mlsys_status st = mlsi_pin(handle, MLSYS_KIND_CONFIG, "config", out);
     for (int64_t i = 0; i < from->count && st == MLSYS_OK; i++)
@@ -154,7 +161,7 @@ mlsys_status mlsi_graph_add_op(mlsi_graph *g, int32_t func, const char *name, co
             return mlsi_fail(MLSYS_E_ARG, "%s: %d operands and %d results given, takes %d and %d", name,
                              n_in, n_out, custom->def.n_in, custom->def.n_out);
         MLSI_TRY(MLSI_GROW(g->alloc, &g->customs, &g->cap_customs, g->n_customs + 1));
-        MLSI_TRY(copy_config(attrs, &use.attrs));
+        MLSI_TRY(copy_config(name, attrs, &use.attrs));
         g->customs[g->n_customs++] = use;
         return mlsi_build_node(g, func, MLSI_OP_CUSTOM, &a, n_in, in, n_out, out);
     }
@@ -232,9 +239,11 @@ mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_grap
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g);
     if (st == MLSYS_OK) st = own_values(g, n_in, in, kind, values);
     for (int i = 0; i < n_out; i++) out[i] = 0;
+    int64_t before = g ? g->n_funcs : 0;
     if (st == MLSYS_OK) st = import_callee(g, g1, "graph_control: g1", &a.fn1);
     if (st == MLSYS_OK && op != MLSI_OP_CALL) st = import_callee(g, g2, "graph_control: g2", &a.fn2);
     if (st == MLSYS_OK) st = mlsi_build_node(g, 0, op, &a, n_in, values, n_out, results);
+    if (st != MLSYS_OK && g) mlsi_graph_truncate(g, before);
     for (int i = 0; i < n_out && st == MLSYS_OK; i++) out[i] = public_value(g, results[i]);
     mlsi_unpin_exclusive(g);
     return st;

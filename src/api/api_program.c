@@ -84,7 +84,7 @@ mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32
     if (st == MLSYS_OK) st = mlsi_api_same_ctx(&g->object, &s->object, "graph_interpret: stream");
     if (st == MLSYS_OK) st = pin_tensors(&g->object, "graph_interpret: in", n_in, in, tensors);
     if (st == MLSYS_OK) {
-        st = mlsi_interpret_tensors(g, s->device, n_in, tensors, n_out, inout);
+        st = mlsi_interpret_tensors(g, s, n_in, tensors, n_out, inout);
         for (int32_t i = 0; i < n_in; i++) mlsi_unpin(tensors[i]);
     }
     mlsi_unpin_exclusive(s);

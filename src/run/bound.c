@@ -4,15 +4,12 @@
 
 #include <string.h>
 
-static uint64_t align_up(uint64_t n) {
-    return (n + MLSI_PLAN_ALIGN - 1) & ~(uint64_t)(MLSI_PLAN_ALIGN - 1);
-}
-
 static mlsys_status routine_create(const mlsi_program *p, int32_t index, mlsi_bound_routine *b) {
     const mlsi_routine *r = &p->routines[index];
     const mlsi_func *f = &p->graph.funcs[r->func];
     mlsi_alloc *a = p->graph.alloc;
     uint64_t attrs = 0;
+    b->n_operands = r->n_operands;
     MLSI_TRY(MLSI_NEW_N(a, r->n_operands + 1, &b->operands));
     MLSI_TRY(MLSI_NEW_N(a, r->n_operands + 1, &b->operand_slot));
     MLSI_TRY(MLSI_NEW_N(a, r->n_operands + 1, &b->operand_offset));
@@ -23,9 +20,13 @@ static mlsys_status routine_create(const mlsi_program *p, int32_t index, mlsi_bo
     MLSI_TRY(MLSI_NEW_N(a, r->n_steps + 1, &b->work_offset));
     MLSI_TRY(MLSI_NEW_N(a, r->n_steps + 1, &b->attr_offset));
     MLSI_TRY(MLSI_NEW_N(a, f->n_values + 1, &b->layouts));
+    MLSI_TRY(MLSI_NEW_N(a, r->n_operands + 1, &b->customs));
     for (int64_t i = 0; i < r->n_steps; i++) {
         b->attr_offset[i] = attrs;
         attrs += (mlsi_op_get(r->steps[i].op)->attrs_size + 15) & ~(size_t)15;
+        if (r->steps[i].op == MLSI_OP_CUSTOM)
+            MLSI_TRY(mlsi_custom_operands_create(p, &f->nodes[r->steps[i].node],
+                                                 b->customs + r->steps[i].first_operand));
     }
     return MLSI_NEW_N(a, attrs + 1, &b->attrs);
 }
@@ -45,8 +46,8 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
     for (int32_t i = 0; i < p->n_routines; i++)
         if (p->routines[i].n_slots + p->routines[i].n_steps > most)
             most = p->routines[i].n_slots + p->routines[i].n_steps;
-    if (st == MLSYS_OK) st = MLSI_NEW_N(a, most + 1, &b->scratch);
-    if (st == MLSYS_OK) st = MLSI_NEW_N(a, most + 1, &b->order);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(a, most + 1, &b->intervals);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(a, mlsi_plan_scratch(most), &b->scratch);
     for (int32_t i = 0; i < p->n_routines && st == MLSYS_OK; i++)
         st = routine_create(p, i, &b->routines[i]);
     if (st != MLSYS_OK) {
@@ -58,9 +59,10 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
 }
 
 static void routine_free(mlsi_alloc *a, mlsi_bound_routine *b) {
-    void *owned[] = {b->operands,   b->operand_slot, b->operand_offset, b->slot_bytes,
-                     b->slot_offset, b->base,        b->work_bytes,     b->work_offset,
-                     b->attr_offset, b->layouts,     b->attrs};
+    void *owned[] = {b->operands,    b->operand_slot, b->operand_offset, b->slot_bytes,
+                     b->slot_offset, b->base,         b->work_bytes,     b->work_offset,
+                     b->attr_offset, b->layouts,      b->attrs,          b->customs};
+    mlsi_custom_operands_free(b->customs, b->n_operands);
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) mlsi_mem_free(a, owned[i]);
 }
 
@@ -70,8 +72,8 @@ void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b) {
     mlsi_mem_free(a, b->routines);
     mlsi_mem_free(a, b->binding);
     mlsi_mem_free(a, b->wanted);
+    mlsi_mem_free(a, b->intervals);
     mlsi_mem_free(a, b->scratch);
-    mlsi_mem_free(a, b->order);
     mlsi_mem_free(a, b);
 }
 
@@ -128,64 +130,64 @@ static mlsys_status bind_step(const mlsi_program *p, const mlsi_routine *r, mlsi
     for (int k = 0; k < node->n_out; k++)
         bind_operand(r, br, s->first_operand + node->n_in + k, node->first_out + k);
     const mlsi_view *operands = br->operands + s->first_operand;
-    br->work_bytes[i] = 0;
+    uint64_t work = 0;
+    if (s->op == MLSI_OP_CUSTOM)
+        return mlsi_custom_operands_bind(br->customs + s->first_operand, node->n_in + node->n_out,
+                                         operands);
     if (def->traits & MLSI_TRAIT_CONTROL) {
-        br->work_bytes[i] = align_up(mlsi_control_work_bytes(b, node, operands));
+        MLSI_TRY(mlsi_control_work_bytes(b, node, operands, &work));
     } else if (s->kernel && s->kernel->work) {
         mlsi_kernel_args args = {.attrs = attrs, .n_in = node->n_in, .n_out = node->n_out,
                                  .in = operands, .out = operands + node->n_in,
                                  .packed = s->pack >= 0 ? p->packs[s->pack].data : NULL,
                                  .pool = p->graph.ctx->pool};
-        br->work_bytes[i] =
-            align_up(s->kernel->work(&args, mlsi_pool_threads(p->graph.ctx->pool)));
+        work = s->kernel->work(&args, mlsi_pool_threads(p->graph.ctx->pool));
     }
+    if (work > (uint64_t)INT64_MAX)
+        return mlsi_fail(MLSYS_E_SHAPE, "program: %s needs more than 2^63 bytes of work memory",
+                         mlsi_op_name(s->op));
+    br->work_bytes[i] = mlsi_plan_align(work);
     return MLSYS_OK;
 }
 
-static void plan_routine(const mlsi_program *p, const mlsi_routine *r, mlsi_bound *b,
-                         mlsi_bound_routine *br) {
-    mlsi_interval *items = b->scratch;
+static mlsys_status plan_routine(const mlsi_program *p, const mlsi_routine *r, mlsi_bound *b,
+                                 mlsi_bound_routine *br) {
+    mlsi_interval *items = b->intervals;
     int64_t n = r->n_slots + r->n_steps;
     br->unshared_bytes = 0;
     for (int64_t s = 0; s < r->n_slots; s++) {
         const mlsi_slot *slot = &r->slots[s];
         br->slot_bytes[s] = slot->value < 0 ? 0 : mlsi_layout_bytes(&br->layouts[slot->value]);
         bool planned = slot->kind == MLSI_SLOT_SCRATCH && slot->value >= 0;
-        items[s] = (mlsi_interval){planned ? align_up(br->slot_bytes[s]) : 0, slot->first,
+        items[s] = (mlsi_interval){planned ? mlsi_plan_align(br->slot_bytes[s]) : 0, slot->first,
                                    slot->last, 0};
     }
     for (int64_t i = 0; i < r->n_steps; i++)
         items[r->n_slots + i] = (mlsi_interval){br->work_bytes[i], (int32_t)i, (int32_t)i, 0};
-    for (int64_t i = 0; i < n; i++) br->unshared_bytes += items[i].bytes;
-    br->arena_bytes = mlsi_plan(items, b->order, n, p->plan_reuse);
+    for (int64_t i = 0; i < n; i++)
+        if (!mlsi_add_u64(br->unshared_bytes, items[i].bytes, &br->unshared_bytes))
+            br->unshared_bytes = UINT64_MAX;
+    MLSI_TRY(mlsi_plan(items, b->scratch, n, p->plan_reuse, &br->arena_bytes));
     for (int64_t s = 0; s < r->n_slots; s++) br->slot_offset[s] = items[s].offset;
     for (int64_t i = 0; i < r->n_steps; i++) br->work_offset[i] = items[r->n_slots + i].offset;
+    return MLSYS_OK;
 }
 
-/* Callees first: a control step's work holds its routines' arenas. Recursion was refused. */
-static mlsys_status bind_routine(mlsi_bound *b, int32_t index) {
+static mlsys_status bind_routine(mlsi_bound *b, int64_t index) {
     const mlsi_program *p = b->program;
     const mlsi_routine *r = &p->routines[index];
     mlsi_bound_routine *br = &b->routines[index];
-    const mlsi_func *f = &p->graph.funcs[r->func];
-    for (int64_t i = 0; i < r->n_steps; i++) {
-        const mlsi_node *node = &f->nodes[r->steps[i].node];
-        if (node->op != MLSI_OP_IF && node->op != MLSI_OP_WHILE) continue;
-        const mlsi_attr_control *c = node->attrs;
-        MLSI_TRY(bind_routine(b, (int32_t)c->fn1));
-        MLSI_TRY(bind_routine(b, (int32_t)c->fn2));
-    }
     MLSI_TRY(bind_layouts(p, r, b, br));
     for (int64_t i = 0; i < r->n_steps; i++) MLSI_TRY(bind_step(p, r, b, br, i));
-    plan_routine(p, r, b, br);
-    return MLSYS_OK;
+    return plan_routine(p, r, b, br);
 }
 
 mlsys_status mlsi_bound_bind(mlsi_bound *b) {
     size_t bytes = sizeof *b->binding * (size_t)b->program->graph.symbols.n_symbols;
     if (b->valid && !memcmp(b->binding, b->wanted, bytes)) return MLSYS_OK;
     b->valid = false;
-    MLSI_TRY(bind_routine(b, 0));
+    /* Callees have higher numbers, and a control step's work holds its routines' arenas. */
+    for (int64_t i = b->n_routines - 1; i >= 0; i--) MLSI_TRY(bind_routine(b, i));
     memcpy(b->binding, b->wanted, bytes);
     b->valid = true;
     return MLSYS_OK;
@@ -222,6 +224,18 @@ mlsys_status mlsi_bound_get(const mlsi_program *p, mlsi_stream *s, mlsi_bound **
     s->plan_cache = *out;
     s->plan_free = free_list;
     return MLSYS_OK;
+}
+
+void mlsi_bound_forget(const mlsi_program *p, mlsi_stream *s) {
+    mlsi_bound *head = s->plan_cache;
+    for (mlsi_bound **link = &head; *link; link = &(*link)->next) {
+        mlsi_bound *b = *link;
+        if (b->serial != p->serial) continue;
+        *link = b->next;
+        s->plan_cache = head;
+        mlsi_bound_free(p->graph.alloc, b);
+        return;
+    }
 }
 
 mlsys_status mlsi_bound_names(mlsi_bound *b, int n, const char *const *names,

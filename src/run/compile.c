@@ -54,6 +54,7 @@ void mlsi_program_free(mlsi_program *p) {
     for (int64_t i = 0; i < p->n_packs; i++) mlsi_mem_free(a, p->packs[i].data);
     mlsi_mem_free(a, p->routines);
     mlsi_mem_free(a, p->packs);
+    mlsi_mem_free(a, p->const_ranges);
     mlsi_graph_free(&p->graph);
     mlsi_unpin(p->device);
 }
@@ -62,8 +63,14 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
     int32_t func;
     mlsi_pass_ctx pass = {&p->graph, p->device, p->backend, p->isa_limit, p->numerics};
     MLSI_TRY(mlsi_graph_verify(g));
+    /* All symbols, in their order, so that one that nothing uses can still be named. */
+    for (int64_t i = 0; i < g->symbols.n_symbols; i++) {
+        const mlsi_symbol *s = &g->symbols.symbols[i];
+        int64_t d;
+        MLSI_TRY(mlsi_dim_symbol(&p->graph.symbols, s->name, s->min, s->max, s->divisor, &d));
+    }
     /* The copy's main is the imported function, so that it is function 0 of its own graph. */
-    p->graph.n_funcs = 0;
+    mlsi_graph_truncate(&p->graph, 0);
     MLSI_TRY(mlsi_graph_import(&p->graph, g, 0, &func));
     if (p->graph.funcs[func].n_inputs > MLSI_MAX_ARGS ||
         p->graph.funcs[func].n_outputs > MLSI_MAX_ARGS)

@@ -13,6 +13,7 @@ static mlsys_status run_program(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_te
     mlsys_status st = mlsi_program_init(p, g, s->device, &o);
     if (st == MLSYS_OK) {
         st = mlsi_program_exec(p, s, n_in, in, n_out, inout);
+        mlsi_bound_forget(p, s); /* or it would push out those of real programs */
         mlsi_program_free(p);
     }
     mlsi_mem_free(g->alloc, p);

@@ -1,4 +1,5 @@
 /* Running a bound routine. */
+#include "core/faults.h"
 #include "run/program.h"
 
 #include <string.h>
@@ -11,26 +12,25 @@ typedef struct exec {
 
 static mlsys_status run_routine(const exec *x, int32_t index, char *arena);
 
-static uint64_t align_up(uint64_t n) {
-    return (n + MLSI_PLAN_ALIGN - 1) & ~(uint64_t)(MLSI_PLAN_ALIGN - 1);
-}
-
 static uint64_t view_bytes(const mlsi_view *v) {
     const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
     return (uint64_t)(mlsi_view_count(v) / info->block_elems) * (uint64_t)info->block_bytes;
 }
 
 /* Layout of a while node's work: predicate, next values, then the larger of the two arenas. */
-uint64_t mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
-                                 const mlsi_view *operands) {
-    if (node->op != MLSI_OP_IF && node->op != MLSI_OP_WHILE) return 0;
+mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
+                                     const mlsi_view *operands, uint64_t *out) {
+    *out = 0;
+    if (node->op != MLSI_OP_IF && node->op != MLSI_OP_WHILE) return MLSYS_OK;
     const mlsi_attr_control *c = node->attrs;
     uint64_t a1 = b->routines[c->fn1].arena_bytes, a2 = b->routines[c->fn2].arena_bytes;
-    uint64_t total = a1 > a2 ? a1 : a2;
-    if (node->op == MLSI_OP_IF) return total;
-    total += MLSI_PLAN_ALIGN;
-    for (int i = 0; i < node->n_out; i++) total += align_up(view_bytes(&operands[node->n_in + i]));
-    return total;
+    *out = a1 > a2 ? a1 : a2;
+    if (node->op == MLSI_OP_IF) return MLSYS_OK;
+    *out += MLSI_PLAN_ALIGN; /* below 2^63 + 64 */
+    for (int i = 0; i < node->n_out; i++)
+        if (!mlsi_add_u64(*out, mlsi_plan_align(view_bytes(&operands[node->n_in + i])), out))
+            return mlsi_fail(MLSYS_E_SHAPE, "program: while carries more than 2^64 bytes");
+    return MLSYS_OK;
 }
 
 static mlsys_status call_routine(const exec *x, int32_t index, const mlsi_view *in,
@@ -57,7 +57,7 @@ static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
     char *next[MLSI_MAX_OPERANDS], *at = (char *)a->work + MLSI_PLAN_ALIGN;
     for (int i = 0; i < a->n_out; i++) {
         next[i] = at;
-        at += align_up(view_bytes(&a->out[i]));
+        at += mlsi_plan_align(view_bytes(&a->out[i]));
         memcpy(a->out[i].data, a->in[i].data, view_bytes(&a->out[i]));
     }
     char *flag = a->work;
@@ -76,13 +76,15 @@ static mlsys_status run_reference(const exec *x, const mlsi_step *s, const mlsi_
     return mlsi_op_get(s->op)->ref(&ra);
 }
 
-static mlsys_status dispatch(const exec *x, const mlsi_step *s, const mlsi_kernel_args *a) {
+static mlsys_status dispatch(const exec *x, const mlsi_bound_routine *br, const mlsi_step *s,
+                             const mlsi_kernel_args *a) {
     switch (s->op) {
     case MLSI_OP_IF: return run_if(x, a);
     case MLSI_OP_WHILE: return run_while(x, a);
     case MLSI_OP_CUSTOM: {
         const mlsi_attr_custom *c = a->attrs;
-        return mlsi_custom_run(&x->p->graph.customs[c->op_index], x->s, a);
+        return mlsi_custom_call(&x->p->graph.customs[c->op_index], x->s, a,
+                                br->customs + s->first_operand);
     }
     default: break;
     }
@@ -105,9 +107,9 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
                           .work = br->work_bytes[i] ? arena + br->work_offset[i] : NULL,
                           .work_bytes = br->work_bytes[i], .pool = x->p->graph.ctx->pool};
     mlsi_trace *trace = x->p->graph.ctx->trace;
-    if (!mlsi_trace_enabled(trace)) return dispatch(x, s, &a);
+    if (!mlsi_trace_enabled(trace)) return dispatch(x, br, s, &a);
     int64_t t0 = mlsi_now_ns();
-    mlsys_status st = dispatch(x, s, &a);
+    mlsys_status st = dispatch(x, br, s, &a);
     mlsi_op_cost cost;
     mlsi_step_cost(x->p, x->b, index, i, &cost);
     mlsi_trace_add(trace, "kernel", s->kernel ? s->kernel->name : mlsi_op_name(s->op), t0,
@@ -132,37 +134,6 @@ static mlsys_status run_routine(const exec *x, int32_t index, char *arena) {
     return MLSYS_OK;
 }
 
-/* Custom ops get tensors; their objects are made for the call. */
-mlsys_status mlsi_custom_run(const mlsi_custom_use *use, mlsi_stream *s, const mlsi_kernel_args *a) {
-    mlsys_tensor handles[2 * MLSI_MAX_OPERANDS] = {0};
-    int n = a->n_in + a->n_out;
-    mlsys_status st = MLSYS_OK;
-    for (int i = 0; i < n && st == MLSYS_OK; i++) {
-        const mlsi_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
-        mlsi_storage *storage = NULL;
-        mlsi_layout l = {.dtype = v->dtype, .rank = v->rank};
-        uintptr_t low, high;
-        if (!v->data) continue;
-        memcpy(l.shape, v->shape, sizeof l.shape);
-        memcpy(l.strides, v->strides, sizeof l.strides);
-        mlsi_view_range(v, &low, &high);
-        const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
-        l.offset = (int64_t)((uintptr_t)v->data - low) / info->block_bytes * info->block_elems;
-        st = mlsi_storage_adopt(s->object.ctx, (void *)low, high - low, i < a->n_in, NULL, NULL,
-                                &storage);
-        if (st == MLSYS_OK) st = mlsi_tensor_make(s->device, storage, &l, &handles[i]);
-        mlsi_storage_release(storage);
-    }
-    if (st == MLSYS_OK)
-        st = use->op->def.run(use->op->def.user, (mlsys_stream)(uintptr_t)s->object.handle, a->n_in,
-                              handles,
-                              use->attrs ? (mlsys_config)(uintptr_t)use->attrs->object.handle : NULL,
-                              a->n_out, handles + a->n_in);
-    if (st != MLSYS_OK && use->op) st = mlsi_fail_in(st, "custom op %s", use->op->name);
-    for (int i = 0; i < n; i++) mlsys_release(handles[i]);
-    return st;
-}
-
 mlsys_status mlsi_stream_reserve(mlsi_stream *s, uint64_t bytes) {
     mlsi_alloc *a = &s->object.ctx->alloc;
     if (bytes <= s->scratch_bytes) return MLSYS_OK;
@@ -176,10 +147,6 @@ mlsys_status mlsi_stream_reserve(mlsi_stream *s, uint64_t bytes) {
 
 /* ---- arguments of a run ------------------------------------------------------------------------- */
 
-typedef struct range { /* of addresses that a tensor touches */
-    uintptr_t low, high;
-} range;
-
 typedef struct run_args {
     const exec *x;
     int n_in, n_out;
@@ -187,17 +154,27 @@ typedef struct run_args {
     mlsi_tensor *out[MLSI_MAX_ARGS];
     mlsys_tensor made[MLSI_MAX_ARGS]; /* outputs that this run made */
     bool pinned[MLSI_MAX_ARGS];
-    range in_range[MLSI_MAX_ARGS], out_range[MLSI_MAX_ARGS];
+    mlsi_range in_range[MLSI_MAX_ARGS], out_range[MLSI_MAX_ARGS];
 } run_args;
 
-static range range_of(const mlsi_tensor *t) {
-    mlsi_view v = mlsi_tensor_view_of(t);
-    range r;
-    mlsi_view_range(&v, &r.low, &r.high);
-    return r;
+static mlsys_status apart_from_constants(const mlsi_program *p, mlsi_range r, const char *what, int i) {
+    int64_t low = 0, high = p->n_const_ranges; /* the first one that ends above r.low */
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (p->const_ranges[middle].high <= r.low)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == p->n_const_ranges || !mlsi_ranges_meet(r, p->const_ranges[low])) return MLSYS_OK;
+    return mlsi_fail(MLSYS_E_ARG, "run: %s %d shares memory with a constant of the program", what, i);
 }
 
-static bool ranges_overlap(range a, range b) { return a.low < b.high && b.low < a.high; }
+/* The output of a donated input is the input's tensor or memory elsewhere, not a part of it. */
+static bool is_same_memory(const mlsi_tensor *a, const mlsi_tensor *b) {
+    return mlsi_tensor_view_of(a).data == mlsi_tensor_view_of(b).data &&
+           mlsi_layout_contiguous(&a->layout) && mlsi_layout_contiguous(&b->layout);
+}
 
 static mlsys_status check_output(run_args *ra, int o, int32_t alias) {
     const mlsi_func *f = &ra->x->p->graph.funcs[0];
@@ -213,14 +190,12 @@ static mlsys_status check_output(run_args *ra, int o, int32_t alias) {
                          mlsi_layout_text(&t->layout, have, sizeof have),
                          mlsi_layout_text(&want, expected, sizeof expected));
     MLSI_TRY(mlsi_tensor_writable(t, "run: output"));
-    ra->out_range[o] = range_of(t);
+    ra->out_range[o] = mlsi_tensor_range(t);
     for (int i = 0; i < ra->n_in; i++)
-        if (i != alias && ranges_overlap(ra->out_range[o], ra->in_range[i]))
+        if (mlsi_ranges_meet(ra->out_range[o], ra->in_range[i]) &&
+            !(i == alias && is_same_memory(t, ra->in[i])) && !mlsi_fault(MLSI_FAULT_RUN_OVERLAP))
             return mlsi_fail(MLSYS_E_ARG, "run: output %d shares memory with input %d", o, i);
-    for (int j = 0; j < o; j++)
-        if (ranges_overlap(ra->out_range[o], ra->out_range[j]))
-            return mlsi_fail(MLSYS_E_ARG, "run: output %d shares memory with output %d", o, j);
-    return MLSYS_OK;
+    return apart_from_constants(ra->x->p, ra->out_range[o], "output", o);
 }
 
 /* Outputs: given ones are checked, missing ones made (or are the donated input). */
@@ -232,10 +207,14 @@ static mlsys_status take_outputs(run_args *ra, mlsys_tensor *inout) {
         if (inout[o]) {
             MLSI_TRY(mlsi_pin(inout[o], MLSYS_KIND_TENSOR, "program_run: output", &ra->out[o]));
             ra->pinned[o] = true;
+            if (ra->out[o]->object.ctx != p->graph.ctx)
+                return mlsi_fail(MLSYS_E_ARG, "run: output %d is from another context", o);
             MLSI_TRY(check_output(ra, o, alias));
         } else if (alias >= 0) {
             ra->made[o] = mlsi_handle_of(ra->in[alias]);
+            if (!ra->made[o]) return mlsys_last_status();
             ra->out[o] = ra->in[alias];
+            ra->out_range[o] = ra->in_range[alias];
         } else {
             mlsi_layout l;
             MLSI_TRY(mlsi_type_layout(&p->graph.symbols, &f->values[f->outputs[o].value].type,
@@ -245,19 +224,26 @@ static mlsys_status take_outputs(run_args *ra, mlsys_tensor *inout) {
             ra->pinned[o] = true;
         }
     }
+    for (int o = 0; o < ra->n_out; o++)
+        for (int j = 0; j < o; j++)
+            if (mlsi_ranges_meet(ra->out_range[o], ra->out_range[j]))
+                return mlsi_fail(MLSYS_E_ARG, "run: output %d shares memory with output %d", o, j);
     return MLSYS_OK;
 }
 
-/* Memory behind strided inputs and outputs: dense copies past the arena. */
-static uint64_t dense_bytes(const run_args *ra) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < ra->n_in; i++)
-        if (!mlsi_layout_contiguous(&ra->in[i]->layout))
-            bytes += align_up(mlsi_layout_bytes(&ra->in[i]->layout));
-    for (int o = 0; o < ra->n_out; o++)
-        if (!mlsi_layout_contiguous(&ra->out[o]->layout))
-            bytes += align_up(mlsi_layout_bytes(&ra->out[o]->layout));
-    return bytes;
+static bool add_dense(const mlsi_tensor *t, uint64_t *bytes) {
+    if (mlsi_layout_contiguous(&t->layout)) return true;
+    return mlsi_add_u64(*bytes, mlsi_plan_align(mlsi_layout_bytes(&t->layout)), bytes);
+}
+
+/* The arena, and dense copies of strided inputs and outputs past it. */
+static mlsys_status reserve(const run_args *ra, uint64_t arena) {
+    uint64_t bytes = arena;
+    bool fits = true;
+    for (int i = 0; i < ra->n_in; i++) fits = fits && add_dense(ra->in[i], &bytes);
+    for (int o = 0; o < ra->n_out; o++) fits = fits && add_dense(ra->out[o], &bytes);
+    if (!fits) return mlsi_fail(MLSYS_E_SHAPE, "run: copies of strided arguments pass 2^64 bytes");
+    return mlsi_stream_reserve(ra->x->s, bytes);
 }
 
 static mlsi_view dense_view(const mlsi_tensor *t, char **at) {
@@ -267,7 +253,7 @@ static mlsi_view dense_view(const mlsi_tensor *t, char **at) {
     /* the shape was checked when the tensor was made */
     (void)mlsi_layout_row_major(&l, t->layout.dtype, t->layout.rank, t->layout.shape);
     mlsi_view dense = mlsi_view_of(*at, &l);
-    *at += align_up(mlsi_layout_bytes(&l));
+    *at += mlsi_plan_align(mlsi_layout_bytes(&l));
     return dense;
 }
 
@@ -279,9 +265,10 @@ static mlsys_status check_donated(const run_args *ra) {
             return mlsi_fail(MLSYS_E_ARG, "run: donated input %d is not contiguous", i);
         MLSI_TRY(mlsi_tensor_writable(ra->in[i], "run: donated input"));
         for (int j = 0; j < ra->n_in; j++)
-            if (j != i && ranges_overlap(ra->in_range[i], ra->in_range[j]))
+            if (j != i && mlsi_ranges_meet(ra->in_range[i], ra->in_range[j]))
                 return mlsi_fail(MLSYS_E_ARG, "run: donated input %d shares memory with input %d", i,
                                  j);
+        MLSI_TRY(apart_from_constants(ra->x->p, ra->in_range[i], "donated input", i));
     }
     return MLSYS_OK;
 }
@@ -290,13 +277,13 @@ static mlsys_status run_main(run_args *ra) {
     const exec *x = ra->x;
     const mlsi_routine *r = &x->p->routines[0];
     mlsi_bound_routine *br = &x->b->routines[0];
-    MLSI_TRY(mlsi_stream_reserve(x->s, br->arena_bytes + dense_bytes(ra)));
+    MLSI_TRY(reserve(ra, br->arena_bytes));
     char *at = x->s->scratch + br->arena_bytes;
-    mlsi_view outputs[MLSI_MAX_ARGS];
-    for (int o = 0; o < ra->n_out; o++) outputs[o] = dense_view(ra->out[o], &at);
+    char *outputs[MLSI_MAX_ARGS];
+    for (int o = 0; o < ra->n_out; o++) outputs[o] = dense_view(ra->out[o], &at).data;
     for (int64_t s = 0; s < r->n_slots; s++) {
         const mlsi_slot *slot = &r->slots[s];
-        if (slot->kind == MLSI_SLOT_OUTPUT) br->base[s] = outputs[slot->index].data;
+        if (slot->kind == MLSI_SLOT_OUTPUT) br->base[s] = outputs[slot->index];
         if (slot->kind != MLSI_SLOT_INPUT) continue;
         mlsi_view dense = dense_view(ra->in[slot->index], &at), v;
         v = mlsi_tensor_view_of(ra->in[slot->index]);
@@ -305,10 +292,14 @@ static mlsys_status run_main(run_args *ra) {
     }
     MLSI_TRY(run_routine(x, 0, x->s->scratch));
     for (int o = 0; o < ra->n_out; o++) {
-        mlsi_view v = mlsi_tensor_view_of(ra->out[o]), from = outputs[o];
+        mlsi_view v = mlsi_tensor_view_of(ra->out[o]);
         int32_t alias = r->alias_input[o];
-        if (alias >= 0) from = mlsi_tensor_view_of(ra->in[alias]);
-        if (from.data != v.data) mlsi_copy_view(&v, &from);
+        char *from = alias >= 0 ? mlsi_tensor_view_of(ra->in[alias]).data : outputs[o];
+        mlsi_layout l;
+        if (from == v.data) continue;
+        (void)mlsi_layout_row_major(&l, v.dtype, v.rank, v.shape); /* checked before */
+        mlsi_view dense = mlsi_view_of(from, &l);
+        mlsi_copy_view(&v, &dense);
     }
     return MLSYS_OK;
 }
@@ -325,12 +316,12 @@ mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
     ra.x = &x, ra.n_in = n_in, ra.n_out = n_out, ra.in = in;
     for (int o = 0; o < n_out; o++) {
         ra.out[o] = NULL, ra.made[o] = NULL, ra.pinned[o] = false;
-        ra.out_range[o] = (range){0, 0};
+        ra.out_range[o] = (mlsi_range){0, 0};
     }
     MLSI_TRY(mlsi_bound_get(p, s, &x.b));
     for (int i = 0; i < n_in; i++) {
         layouts[i] = &in[i]->layout;
-        ra.in_range[i] = range_of(in[i]);
+        ra.in_range[i] = mlsi_tensor_range(in[i]);
     }
     MLSI_TRY(mlsi_bind_inputs(&p->graph, 0, n_in, layouts, x.b->wanted));
     MLSI_TRY(mlsi_bound_bind(x.b));

@@ -1,6 +1,8 @@
 /* From a function after the passes to a routine: steps, slots, kernels, packs. */
+#include "core/faults.h"
 #include "run/program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct lowering {
@@ -9,6 +11,7 @@ typedef struct lowering {
     const mlsi_func *f;
     mlsi_operand *facts;
     int32_t *output_of; /* per value: output number or -1 */
+    int32_t *merged;    /* per slot: the slot whose memory it shares, itself when none */
     mlsi_pass_ctx pass;
 } lowering;
 
@@ -26,6 +29,13 @@ static mlsys_status add_slot(lowering *lo, mlsi_slot_kind kind, int32_t index, i
     return MLSYS_OK;
 }
 
+/* Slots are merged while slot_of still names the old ones. */
+static int32_t slot_of(const lowering *lo, int32_t value) {
+    int32_t s = lo->r->slot_of[value];
+    while (lo->merged[s] != s) s = lo->merged[s] = lo->merged[lo->merged[s]];
+    return s;
+}
+
 static void touch(mlsi_routine *r, int32_t value, int32_t step) {
     mlsi_slot *s = &r->slots[r->slot_of[value]];
     if (s->last < step) s->last = step;
@@ -38,11 +48,16 @@ static mlsys_status find_pack(mlsi_program *p, const mlsi_node *node, const mlsi
     int32_t v = node->in[k->pack_input];
     if (v < 0 || f->values[v].kind != MLSI_VALUE_CONST) return MLSYS_OK;
     int32_t c = f->values[v].index;
-    for (int64_t i = 0; i < p->n_packs; i++)
-        if (p->packs[i].constant == c && p->packs[i].kernel->pack == k->pack)
+    for (int64_t i = 0; i < p->n_packs; i++) {
+        const mlsi_pack *q = &p->packs[i];
+        if (q->constant == c && q->op == node->op && q->kernel->pack == k->pack &&
+            (mlsi_attrs_equal(mlsi_op_get(node->op), q->attrs, node->attrs) ||
+             mlsi_fault(MLSI_FAULT_PACK_SHARED)))
             return *out = (int32_t)i, MLSYS_OK;
+    }
     mlsi_view view = mlsi_tensor_view_of(p->graph.consts[c]);
-    mlsi_pack pack = {.constant = c, .kernel = k, .bytes = k->pack_bytes(&view, node->attrs)};
+    mlsi_pack pack = {.constant = c, .op = node->op, .attrs = node->attrs, .kernel = k,
+                      .bytes = k->pack_bytes(&view, node->attrs)};
     MLSI_TRY(MLSI_GROW(p->graph.alloc, &p->packs, &p->cap_packs, p->n_packs + 1));
     MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, pack.bytes, &pack.data));
     k->pack(&view, node->attrs, pack.data, p->graph.ctx->pool);
@@ -82,14 +97,17 @@ static void mark_uses(lowering *lo) {
 
 /* The whole slot, contiguous: the slot's own value, or reshapes of it. */
 static bool covers_slot(const lowering *lo, int32_t v) {
-    for (;;) {
+    while (lo->r->slots[slot_of(lo, v)].value != v) {
         const mlsi_value_def *def = &lo->f->values[v];
-        if (lo->r->slots[lo->r->slot_of[v]].value == v) return lo->facts[v].contiguous;
-        if (def->kind != MLSI_VALUE_NODE) return false;
-        const mlsi_node *node = &lo->f->nodes[def->index];
-        if (node->op != MLSI_OP_RESHAPE) return false;
+        const mlsi_node *node = def->kind == MLSI_VALUE_NODE ? &lo->f->nodes[def->index] : NULL;
+        if (!node || node->op != MLSI_OP_RESHAPE) return false;
         v = node->in[0];
     }
+    return lo->facts[v].contiguous;
+}
+
+static const mlsi_type *input_type(const lowering *lo, int32_t input) {
+    return &lo->f->values[lo->f->inputs[input]].type;
 }
 
 /* May result 0 of step i live in operand k's memory? Nobody may read that memory afterwards, and the
@@ -98,14 +116,19 @@ static bool may_share(const lowering *lo, int32_t i, int k) {
     const mlsi_routine *r = lo->r;
     const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
     int32_t v = node->in[k];
-    if (v < 0 || !mlsi_type_equal(&lo->f->values[v].type, &lo->f->values[node->first_out].type))
-        return false;
-    const mlsi_slot *s = &r->slots[r->slot_of[v]];
+    const mlsi_type *result = &lo->f->values[node->first_out].type;
+    if (v < 0 || !mlsi_type_equal(&lo->f->values[v].type, result)) return false;
+    int32_t slot = slot_of(lo, v);
+    const mlsi_slot *s = &r->slots[slot], *out = &r->slots[slot_of(lo, node->first_out)];
     bool donated = s->kind == MLSI_SLOT_INPUT && lo->r->func == 0 && lo->f->donated[s->index];
     bool scratch = s->kind == MLSI_SLOT_SCRATCH && lo->p->plan_reuse;
+    /* An output that is an input's memory is that input's tensor. */
+    if (donated && out->kind == MLSI_SLOT_OUTPUT && !mlsi_type_equal(input_type(lo, s->index), result))
+        return false;
+    if (mlsi_fault(MLSI_FAULT_IN_PLACE_LIVE)) return (scratch || donated) && covers_slot(lo, v);
     if (s->last != i || !(scratch || donated) || !covers_slot(lo, v)) return false;
     for (int j = 0; j < node->n_in; j++)
-        if (j != k && node->in[j] >= 0 && r->slot_of[node->in[j]] == r->slot_of[v]) return false;
+        if (j != k && node->in[j] >= 0 && slot_of(lo, node->in[j]) == slot) return false;
     return true;
 }
 
@@ -115,22 +138,32 @@ static void share_in_place(lowering *lo, int32_t i) {
     const mlsi_kernel *kernel = r->steps[i].kernel;
     const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
     if (!kernel || !kernel->in_place || node->n_out != 1) return;
-    int32_t out_slot = r->slot_of[node->first_out];
+    int32_t gone = slot_of(lo, node->first_out);
     for (int k = 0; k < node->n_in && k < 32; k++) {
         if (!(kernel->in_place >> k & 1) || !may_share(lo, i, k)) continue;
-        mlsi_slot *to = &r->slots[r->slot_of[node->in[k]]], *from = &r->slots[out_slot];
+        int32_t keep = slot_of(lo, node->in[k]);
+        mlsi_slot *to = &r->slots[keep], *from = &r->slots[gone];
         if (from->kind == MLSI_SLOT_OUTPUT && to->kind == MLSI_SLOT_INPUT)
             r->alias_input[from->index] = to->index;
         else if (from->kind == MLSI_SLOT_OUTPUT)
             to->kind = MLSI_SLOT_OUTPUT, to->index = from->index;
         if (to->last < from->last) to->last = from->last;
-        int32_t keep = r->slot_of[node->in[k]];
-        for (int64_t v = 0; v < lo->f->n_values; v++)
-            if (r->slot_of[v] == out_slot) r->slot_of[v] = keep;
+        to->value = from->value; /* of the same type; the old value is dead */
+        lo->merged[gone] = keep;
         from->last = from->first - 1; /* unused from now on */
         from->value = -1;
         return;
     }
+}
+
+static mlsys_status share_memory(lowering *lo) {
+    mlsi_routine *r = lo->r;
+    MLSI_TRY(MLSI_NEW_N(lo->p->graph.alloc, r->n_slots + 1, &lo->merged));
+    for (int64_t s = 0; s < r->n_slots; s++) lo->merged[s] = (int32_t)s;
+    for (int32_t i = 0; i < r->n_steps; i++) share_in_place(lo, i);
+    for (int32_t v = 0; v < lo->f->n_values; v++) r->slot_of[v] = slot_of(lo, v);
+    mlsi_mem_free(lo->p->graph.alloc, lo->merged);
+    return MLSYS_OK;
 }
 
 static mlsys_status place_values(lowering *lo) {
@@ -172,16 +205,41 @@ static mlsys_status lower_func(mlsi_program *p, int32_t func) {
     }
     if (st == MLSYS_OK) {
         mark_uses(&lo);
-        for (int32_t i = 0; i < lo.r->n_steps; i++) share_in_place(&lo, i);
+        st = share_memory(&lo);
     }
     mlsi_mem_free(a, lo.facts);
     mlsi_mem_free(a, lo.output_of);
     return st;
 }
 
+static int by_address(const void *a, const void *b) {
+    const mlsi_range *x = a, *y = b;
+    return (x->low > y->low) - (x->low < y->low);
+}
+
+/* Constants may share memory: ranges that meet become one. */
+static mlsys_status find_const_ranges(mlsi_program *p) {
+    int64_t n = 0;
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_consts + 1, &p->const_ranges));
+    for (int64_t i = 0; i < p->graph.n_consts; i++) {
+        mlsi_range r = mlsi_tensor_range(p->graph.consts[i]);
+        if (r.low < r.high) p->const_ranges[n++] = r;
+    }
+    qsort(p->const_ranges, (size_t)n, sizeof *p->const_ranges, by_address);
+    for (int64_t i = 0; i < n; i++) {
+        mlsi_range r = p->const_ranges[i], *last = p->const_ranges;
+        if (p->n_const_ranges) last += p->n_const_ranges - 1;
+        if (p->n_const_ranges && r.low <= last->high)
+            last->high = r.high > last->high ? r.high : last->high;
+        else
+            p->const_ranges[p->n_const_ranges++] = r;
+    }
+    return MLSYS_OK;
+}
+
 mlsys_status mlsi_lower(mlsi_program *p) {
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
     p->n_routines = p->graph.n_funcs;
     for (int32_t f = 0; f < p->n_routines; f++) MLSI_TRY(lower_func(p, f));
-    return MLSYS_OK;
+    return find_const_ranges(p);
 }

@@ -49,10 +49,28 @@ typedef struct mlsi_routine {
 
 typedef struct mlsi_pack {
     int32_t constant;
+    mlsi_op op;
+    const void *attrs; /* of the node: they decide the packing too */
     const mlsi_kernel *kernel;
     void *data;
     uint64_t bytes;
 } mlsi_pack;
+
+/* Addresses that something touches; low == high when nothing. */
+typedef struct mlsi_range {
+    uintptr_t low, high;
+} mlsi_range;
+
+static inline mlsi_range mlsi_tensor_range(const mlsi_tensor *t) {
+    mlsi_view v = mlsi_tensor_view_of(t);
+    mlsi_range r;
+    mlsi_view_range(&v, &r.low, &r.high);
+    return r;
+}
+
+static inline bool mlsi_ranges_meet(mlsi_range a, mlsi_range b) {
+    return a.low < a.high && b.low < b.high && a.low < b.high && b.low < a.high;
+}
 
 typedef struct mlsi_program {
     mlsi_object object;
@@ -67,6 +85,8 @@ typedef struct mlsi_program {
     int64_t n_routines;
     mlsi_pack *packs;
     int64_t n_packs, cap_packs;
+    mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
+    int64_t n_const_ranges;
 } mlsi_program;
 
 /* plan.c */
@@ -76,9 +96,23 @@ typedef struct mlsi_interval {
     uint64_t offset;     /* result */
 } mlsi_interval;
 enum { MLSI_PLAN_ALIGN = 64 };
-/* Offsets such that intervals that overlap in time do not overlap in memory; the total. order is scratch
- * for n entries. reuse false gives every interval memory of its own. */
-uint64_t mlsi_plan(mlsi_interval *items, int32_t *order, int64_t n, bool reuse);
+/* Offsets such that intervals that overlap in time do not overlap in memory, and the total. scratch has
+ * mlsi_plan_scratch(n) entries. reuse false gives every interval memory of its own. Errors SHAPE when the
+ * total does not fit 63 bits. */
+mlsys_status mlsi_plan(mlsi_interval *items, int32_t *scratch, int64_t n, bool reuse, uint64_t *total);
+int64_t mlsi_plan_scratch(int64_t n);
+/* n rounded up to the plan's alignment; n < 2^63. */
+static inline uint64_t mlsi_plan_align(uint64_t n) {
+    return (n + MLSI_PLAN_ALIGN - 1) & ~(uint64_t)(MLSI_PLAN_ALIGN - 1);
+}
+
+/* A tensor that a custom op is called with: made with the bound, laid out by a binding, pointed at
+ * memory by each run. All NULL for an absent operand and for other ops. */
+typedef struct mlsi_custom_operand {
+    mlsys_tensor handle;
+    mlsi_tensor *tensor; /* pinned */
+    int64_t low;         /* bytes from element (0,...,0) down to the storage's start, <= 0 */
+} mlsi_custom_operand;
 
 /* One routine under one binding. */
 typedef struct mlsi_bound_routine {
@@ -91,8 +125,10 @@ typedef struct mlsi_bound_routine {
     uint64_t *attr_offset;
     char **base;             /* per slot, set at each run */
     mlsi_layout *layouts;    /* per value */
+    mlsi_custom_operand *customs; /* per operand; used by custom ops */
+    int64_t n_operands;
     uint64_t arena_bytes;
-    uint64_t unshared_bytes; /* sum of all planned memory: what no reuse would need */
+    uint64_t unshared_bytes; /* sum of all planned memory: what no reuse would need; saturates */
 } mlsi_bound_routine;
 
 typedef struct mlsi_bound {
@@ -103,8 +139,8 @@ typedef struct mlsi_bound {
     bool valid;
     mlsi_bound_routine *routines;
     int64_t n_routines;
-    mlsi_interval *scratch; /* for planning: as many as the largest routine has slots and steps */
-    int32_t *order;
+    mlsi_interval *intervals; /* for planning: as many as the largest routine has slots and steps */
+    int32_t *scratch;
 } mlsi_bound;
 
 /* compile.c */
@@ -133,6 +169,8 @@ void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b);
 mlsys_status mlsi_bound_bind(mlsi_bound *b);
 /* The stream's bound of p (created when missing). */
 mlsys_status mlsi_bound_get(const mlsi_program *p, mlsi_stream *s, mlsi_bound **out);
+/* Free the stream's bound of p, if any: p is about to go. */
+void mlsi_bound_forget(const mlsi_program *p, mlsi_stream *s);
 /* Symbols by name, the others at their maximum. */
 mlsys_status mlsi_bound_names(mlsi_bound *b, int n, const char *const *names, const int64_t *values);
 
@@ -141,14 +179,24 @@ mlsys_status mlsi_stream_reserve(mlsi_stream *s, uint64_t bytes);
 /* out: tensors, NULL entries are made. */
 mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
                                mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
-/* Run a custom op on views. */
-mlsys_status mlsi_custom_run(const mlsi_custom_use *use, mlsi_stream *s, const mlsi_kernel_args *a);
 /* Work memory of an if or while node: its routines' arenas, and the carried values of the next turn. */
-uint64_t mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
-                                 const mlsi_view *operands);
+mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
+                                     const mlsi_view *operands, uint64_t *out);
+
+/* custom.c */
+mlsys_status mlsi_custom_operands_create(const mlsi_program *p, const mlsi_node *node,
+                                         mlsi_custom_operand *operands);
+void mlsi_custom_operands_free(mlsi_custom_operand *operands, int64_t n);
+mlsys_status mlsi_custom_operands_bind(mlsi_custom_operand *operands, int n, const mlsi_view *views);
+/* Call the op with the operands at the views' memory. */
+mlsys_status mlsi_custom_call(const mlsi_custom_use *use, mlsi_stream *s, const mlsi_kernel_args *a,
+                              mlsi_custom_operand *operands);
+/* The same with tensors made for the call: a mlsi_interpret_custom whose user is the stream. */
+mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in, const mlsi_view *in,
+                             int n_out, const mlsi_view *out);
 
 /* interpret.c: the reference interpreter on tensors; NULL outputs are made. */
-mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_device *device, int n_in,
+mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_stream *s, int n_in,
                                     mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
 /* eager.c: one op, now. */
 mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in, int n_out,

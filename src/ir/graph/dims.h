@@ -75,6 +75,9 @@ void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max)
 mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out);
 /* Is d a plain symbol? Its index, or -1. */
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d);
+/* Is d = c * unit + k for one symbol's unit (the symbol over its divisor) and numbers c, k, and does it
+ * take the value at a whole unit? */
+bool mlsi_dim_solve(const mlsi_symtab *t, int64_t d, int64_t value, int32_t *symbol, int64_t *unit);
 /* Does d name an expression of this table? Other negative numbers pass unchanged through
  * mlsi_dim_eval, mlsi_dim_import and mlsi_dim_text. */
 static inline bool mlsi_dim_is_code(const mlsi_symtab *t, int64_t d) {

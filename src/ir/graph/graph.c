@@ -1,4 +1,5 @@
 /* Construction of graphs. */
+#include "core/hash.h"
 #include "ir/graph/ir.h"
 #include "ir/ops/op_def.h"
 
@@ -37,15 +38,32 @@ void mlsi_graph_free(mlsi_graph *g) {
     }
     mlsi_mem_free(g->alloc, g->funcs);
     mlsi_mem_free(g->alloc, g->consts);
+    mlsi_mem_free(g->alloc, g->const_slots);
     mlsi_mem_free(g->alloc, g->customs);
     mlsi_symtab_free(&g->symbols);
     mlsi_arena_free(&g->arena);
-    g->funcs = NULL, g->consts = NULL, g->customs = NULL;
-    g->n_funcs = g->n_consts = g->n_customs = 0;
+    g->funcs = NULL, g->consts = NULL, g->customs = NULL, g->const_slots = NULL;
+    g->n_funcs = g->n_consts = g->n_customs = g->n_const_slots = 0;
     g->cap_funcs = g->cap_consts = g->cap_customs = 0;
 }
 
+void mlsi_graph_truncate(mlsi_graph *g, int64_t n) {
+    while (g->n_funcs > n) func_free(g->alloc, &g->funcs[--g->n_funcs]);
+}
+
+/* A copy in the arena; "" is no name. */
+static mlsys_status own_name(mlsi_graph *g, const char *what, const char *name, const char **out) {
+    *out = NULL;
+    if (!name || !name[0]) return MLSYS_OK;
+    if (strlen(name) > MLSI_MAX_NAME)
+        return mlsi_fail(MLSYS_E_ARG, "%s: the name \"%.32s...\" is longer than %d bytes", what, name,
+                         MLSI_MAX_NAME);
+    return mlsi_arena_strdup(&g->arena, name, out);
+}
+
 mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out) {
+    if (g->n_funcs > MLSI_MAX_FUNCS) /* one more than the limit, for a rewrite */
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "graph: more than %d functions", MLSI_MAX_FUNCS);
     MLSI_TRY(MLSI_GROW(g->alloc, &g->funcs, &g->cap_funcs, g->n_funcs + 1));
     mlsi_func f;
     memset(&f, 0, sizeof f);
@@ -55,7 +73,23 @@ mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out) {
     return MLSYS_OK;
 }
 
-static mlsys_status check_type(const mlsi_graph *g, const char *what, const mlsi_type *t) {
+/* The last extent of a block dtype holds whole blocks. */
+static mlsys_status check_blocks(const mlsi_graph *g, const char *what, const mlsi_type *t) {
+    const mlsi_dtype_info *info = mlsi_dtype_get(t->dtype);
+    int64_t rest = 0;
+    if (info->block_elems == 1) return MLSYS_OK;
+    if (t->rank == 0) return mlsi_fail(MLSYS_E_SHAPE, "%s: %s has rank 0", what, info->name);
+    /* Interning a dim changes the table but no meaning. */
+    MLSI_TRY(mlsi_dim_op((mlsi_symtab *)&g->symbols, '%', t->dims[t->rank - 1], info->block_elems,
+                         &rest));
+    if (rest == 0) return MLSYS_OK;
+    char text[96];
+    return mlsi_fail(MLSYS_E_SHAPE, "%s: last extent %s is not whole blocks of %d (%s)", what,
+                     mlsi_dim_text(&g->symbols, t->dims[t->rank - 1], text, sizeof text),
+                     info->block_elems, info->name);
+}
+
+mlsys_status mlsi_type_check(const mlsi_graph *g, const char *what, const mlsi_type *t) {
     if (!mlsi_dtype_get(t->dtype))
         return mlsi_fail(MLSYS_E_DTYPE, "%s: unknown dtype %d", what, t->dtype);
     if (t->rank < 0 || t->rank > MLSYS_MAX_DIMS)
@@ -75,7 +109,7 @@ static mlsys_status check_type(const mlsi_graph *g, const char *what, const mlsi
         fits = fits && mlsi_mul_i64(least, lo, &least);
     }
     if (!fits && !empty) return mlsi_fail(MLSYS_E_SHAPE, "%s: more than 2^63 bytes", what);
-    return MLSYS_OK;
+    return check_blocks(g, what, t);
 }
 
 static mlsys_status add_value(mlsi_graph *g, mlsi_func *f, const mlsi_value_def *v, int32_t *out) {
@@ -92,16 +126,16 @@ mlsys_status mlsi_build_input(mlsi_graph *g, int32_t func, const char *name, con
     mlsi_func *f = &g->funcs[func];
     char what[96];
     snprintf(what, sizeof what, "input %.60s", name ? name : "");
-    MLSI_TRY(check_type(g, what, type));
+    MLSI_TRY(mlsi_type_check(g, what, type));
     for (int64_t i = 0; name && i < f->n_inputs; i++)
         if (f->values[f->inputs[i]].name && !strcmp(f->values[f->inputs[i]].name, name))
-            return mlsi_fail(MLSYS_E_ARG, "input %s: the name is taken", name);
+            return mlsi_fail(MLSYS_E_ARG, "input %.60s: the name is taken", name);
     mlsi_value_def v;
     memset(&v, 0, sizeof v);
     v.kind = MLSI_VALUE_INPUT;
     v.index = (int32_t)f->n_inputs;
     v.type = *type;
-    if (name) MLSI_TRY(mlsi_arena_strdup(&g->arena, name, &v.name));
+    MLSI_TRY(own_name(g, "input", name, &v.name));
     MLSI_TRY(MLSI_GROW(g->alloc, &f->inputs, &f->cap_inputs, f->n_inputs + 1));
     MLSI_TRY(MLSI_GROW(g->alloc, &f->donated, &f->cap_donated, f->n_inputs + 1));
     MLSI_TRY(add_value(g, f, &v, out));
@@ -110,24 +144,54 @@ mlsys_status mlsi_build_input(mlsi_graph *g, int32_t func, const char *name, con
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_build_const(mlsi_graph *g, int32_t func, mlsi_tensor *t, int32_t *out) {
+mlsys_status mlsi_build_const_value(mlsi_graph *g, int32_t func, int32_t constant, int32_t *out) {
+    const mlsi_layout *l = &g->consts[constant]->layout;
     mlsi_value_def v;
     memset(&v, 0, sizeof v);
     v.kind = MLSI_VALUE_CONST;
-    v.type.dtype = t->layout.dtype;
-    v.type.rank = t->layout.rank;
-    memcpy(v.type.dims, t->layout.shape, sizeof(int64_t) * (size_t)t->layout.rank);
-    int64_t i = 0;
-    while (i < g->n_consts && g->consts[i] != t) i++;
-    v.index = (int32_t)i;
-    if (i == g->n_consts) {
-        MLSI_TRY(MLSI_GROW(g->alloc, &g->consts, &g->cap_consts, i + 1));
-        MLSI_TRY(add_value(g, &g->funcs[func], &v, out));
+    v.index = constant;
+    v.type.dtype = l->dtype;
+    v.type.rank = l->rank;
+    memcpy(v.type.dims, l->shape, sizeof(int64_t) * (size_t)l->rank);
+    return add_value(g, &g->funcs[func], &v, out);
+}
+
+/* Where t is in the table of constants, or would be. */
+static int64_t const_slot(const mlsi_graph *g, const mlsi_tensor *t) {
+    uint64_t h = mlsi_hash_mix((uint64_t)(uintptr_t)t);
+    int64_t at = (int64_t)(h & (uint64_t)(g->n_const_slots - 1));
+    while (g->const_slots[at] && g->consts[g->const_slots[at] - 1] != t)
+        at = (at + 1) & (g->n_const_slots - 1);
+    return at;
+}
+
+void mlsi_graph_index_consts(mlsi_graph *g) {
+    if (g->const_slots) memset(g->const_slots, 0, sizeof *g->const_slots * (size_t)g->n_const_slots);
+    for (int64_t i = 0; i < g->n_consts; i++)
+        g->const_slots[const_slot(g, g->consts[i])] = (int32_t)(i + 1);
+}
+
+static mlsys_status grow_const_slots(mlsi_graph *g) {
+    int64_t n = g->n_const_slots ? 2 * g->n_const_slots : 64;
+    int32_t *slots;
+    MLSI_TRY(MLSI_NEW_N(g->alloc, n, &slots));
+    mlsi_mem_free(g->alloc, g->const_slots);
+    g->const_slots = slots;
+    g->n_const_slots = n;
+    mlsi_graph_index_consts(g);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_build_const(mlsi_graph *g, int32_t func, mlsi_tensor *t, int32_t *out) {
+    if (g->n_consts * 2 >= g->n_const_slots) MLSI_TRY(grow_const_slots(g));
+    int64_t at = const_slot(g, t);
+    if (!g->const_slots[at]) {
+        MLSI_TRY(MLSI_GROW(g->alloc, &g->consts, &g->cap_consts, g->n_consts + 1));
         mlsi_repin(t);
         g->consts[g->n_consts++] = t;
-        return MLSYS_OK;
+        g->const_slots[at] = (int32_t)g->n_consts;
     }
-    return add_value(g, &g->funcs[func], &v, out);
+    return mlsi_build_const_value(g, func, g->const_slots[at] - 1, out);
 }
 
 mlsys_status mlsi_build_const_bytes(mlsi_graph *g, int32_t func, mlsi_device *device,
@@ -186,7 +250,7 @@ mlsys_status mlsi_infer_node(mlsi_graph *g, int32_t func, mlsi_op op, void *attr
                     .n_in = n_in, .n_out = n_out, .in = types, .out = out};
     memset(out, 0, sizeof *out * (size_t)n_out);
     MLSI_TRY(def->infer(&t));
-    for (int i = 0; i < n_out; i++) MLSI_TRY(check_type(g, name, &out[i]));
+    for (int i = 0; i < n_out; i++) MLSI_TRY(mlsi_type_check(g, name, &out[i]));
     return MLSYS_OK;
 }
 
@@ -227,7 +291,7 @@ mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, in
     if (value < 0 || value >= f->n_values)
         return mlsi_fail(MLSYS_E_ARG, "output %s: value %d does not exist", name ? name : "", value);
     mlsi_output o = {NULL, value};
-    if (name) MLSI_TRY(mlsi_arena_strdup(&g->arena, name, &o.name));
+    MLSI_TRY(own_name(g, "output", name, &o.name));
     MLSI_TRY(MLSI_GROW(g->alloc, &f->outputs, &f->cap_outputs, f->n_outputs + 1));
     f->outputs[f->n_outputs++] = o;
     return MLSYS_OK;

@@ -10,13 +10,20 @@
  *  - Inputs may be donated: a run may then reuse their memory for results once nobody reads them.
  *  - Nodes have no side effects; removing an unused one is always legal. Random draws are functions
  *    of their inputs. Custom ops must behave likewise.
- *  - call, if, while name other functions of the same graph by index; recursion is refused. */
+ *  - call, if, while name later functions of the same graph by index, so there is no recursion; they
+ *    nest at most MLSI_MAX_NEST deep. */
 #ifndef MLSI_IR_H
 #define MLSI_IR_H
 
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "ir/graph/dims.h"
+
+enum {
+    MLSI_MAX_NEST = 64,    /* of functions */
+    MLSI_MAX_FUNCS = 4096, /* of a graph */
+    MLSI_MAX_NAME = 255    /* bytes of the name of an input, output or function */
+};
 
 typedef struct mlsi_type {
     mlsys_dtype dtype; /* 0 = absent operand */
@@ -76,6 +83,8 @@ typedef struct mlsi_graph {
     int64_t n_funcs, cap_funcs;
     mlsi_tensor **consts; /* pinned */
     int64_t n_consts, cap_consts;
+    int32_t *const_slots; /* hash table of consts: number + 1, 0 = free */
+    int64_t n_const_slots;
     mlsi_custom_use *customs;
     int64_t n_customs, cap_customs;
 } mlsi_graph;
@@ -87,11 +96,19 @@ mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx);
 void mlsi_graph_free(mlsi_graph *g); /* members only */
 /* Append an empty function; its index. Pointers into g->funcs move. */
 mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out);
+/* Remove the functions from n on: what a failed call has added. Nobody may name them. */
+void mlsi_graph_truncate(mlsi_graph *g, int64_t n);
+/* Drop functions that main does not reach and constants that no function holds; renumbers both. */
+mlsys_status mlsi_graph_compact(mlsi_graph *g);
+/* Fill the table of constants again after their numbers changed. */
+void mlsi_graph_index_consts(mlsi_graph *g);
 
 mlsys_status mlsi_build_input(mlsi_graph *g, int32_t func, const char *name, const mlsi_type *type,
                               int32_t *out);
-/* Retains (pins) t. */
+/* Retains (pins) t; the same tensor again is the same constant. */
 mlsys_status mlsi_build_const(mlsi_graph *g, int32_t func, mlsi_tensor *t, int32_t *out);
+/* One more value of a constant that the graph has. */
+mlsys_status mlsi_build_const_value(mlsi_graph *g, int32_t func, int32_t constant, int32_t *out);
 /* Copy dense bytes into a new constant tensor. */
 mlsys_status mlsi_build_const_bytes(mlsi_graph *g, int32_t func, mlsi_device *device,
                                     const mlsi_layout *l, const void *bytes, int32_t *out);
@@ -103,12 +120,15 @@ mlsys_status mlsi_infer_node(mlsi_graph *g, int32_t func, mlsi_op op, void *attr
 mlsys_status mlsi_build_node(mlsi_graph *g, int32_t func, mlsi_op op, const void *attrs,
                              int32_t n_in, const int32_t *in, int32_t n_out, int32_t *out);
 mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, int32_t value);
-/* Copy function `from` (and the functions and constants it needs) of another graph. */
+/* Copy function func (and the functions, constants and symbols it needs) of another graph. Nothing of it
+ * stays after a failure but unused constants and symbols. */
 mlsys_status mlsi_graph_import(mlsi_graph *to, const mlsi_graph *from, int32_t func, int32_t *out);
 
 static inline const mlsi_type *mlsi_type_of(const mlsi_graph *g, int32_t func, int32_t value) {
     return &g->funcs[func].values[value].type;
 }
+/* Dtype, rank and extents that can be: what names the type in the sentence. */
+mlsys_status mlsi_type_check(const mlsi_graph *g, const char *what, const mlsi_type *t);
 bool mlsi_type_equal(const mlsi_type *a, const mlsi_type *b);
 /* All dims known integers. */
 bool mlsi_type_static(const mlsi_type *t);
@@ -128,13 +148,23 @@ void mlsi_graph_print(const mlsi_graph *g, mlsi_text *out);
 void mlsi_graph_print_brief(const mlsi_graph *g, mlsi_text *out);
 /* g must be freshly initialised; constants are printed by value and read back exactly. */
 mlsys_status mlsi_graph_parse(mlsi_graph *g, mlsi_device *device, const char *text);
-/* Bind symbols from concrete input layouts; checks dtype, rank, extents, ranges, divisors.
- * binding has one entry per symbol; symbols that no input fixes get their maximum. */
+/* Bind symbols from concrete input layouts; checks dtype, rank, extents, ranges, divisors. An extent
+ * that is a symbol, or a multiple of one plus a number, fixes it. binding has one entry per symbol;
+ * symbols that no input fixes get their maximum. */
 mlsys_status mlsi_bind_inputs(const mlsi_graph *g, int32_t func, int n_in,
                               const mlsi_layout *const *in, int64_t *binding);
 /* Reference interpreter. in: views of main's inputs; out: dense views owned by the caller with the
  * right types, filled on success. */
 mlsys_status mlsi_interpret(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
                             int n_out, const mlsi_view *out);
+/* The same with custom ops, which need a stream to run on and so come from above. */
+typedef struct mlsi_interpret_custom {
+    mlsys_status (*run)(void *user, const mlsi_custom_use *use, int n_in, const mlsi_view *in, int n_out,
+                        const mlsi_view *out);
+    void *user;
+} mlsi_interpret_custom;
+mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
+                                 int n_out, const mlsi_view *out,
+                                 const mlsi_interpret_custom *custom);
 
 #endif

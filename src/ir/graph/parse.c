@@ -2,10 +2,11 @@
 #include "ir/graph/ir.h"
 #include "ir/ops/op_def.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FUNCS = 4096, MAX_NAME = 256 };
+enum { NAME_BYTES = MLSI_MAX_NAME + 1 };
 
 typedef struct reader {
     mlsi_graph *g;
@@ -55,8 +56,10 @@ static mlsys_status read_int(reader *r, int64_t *out) {
     char *end;
     blanks(r);
     if (*r->p != '-' && (*r->p < '0' || *r->p > '9')) return fail(r, "expected an integer");
+    errno = 0;
     long long v = strtoll(r->p, &end, 10);
     if (end == r->p) return fail(r, "expected an integer");
+    if (errno) return fail(r, "integer is too large");
     r->p = end;
     *out = v;
     return MLSYS_OK;
@@ -67,8 +70,8 @@ static int hex_digit(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static mlsys_status read_string(reader *r, char out[MAX_NAME]) {
-    int n = 0;
+static mlsys_status read_text(reader *r, char *out, size_t cap) {
+    size_t n = 0;
     MLSI_TRY(expect(r, "\""));
     while (*r->p != '"') {
         char c = *r->p++;
@@ -79,7 +82,7 @@ static mlsys_status read_string(reader *r, char out[MAX_NAME]) {
             c = (char)(hi * 16 + lo);
             r->p += 3;
         }
-        if (n == MAX_NAME - 1) return fail(r, "string is too long");
+        if (n == cap - 1) return fail(r, "string is too long");
         out[n++] = c;
     }
     r->p++;
@@ -87,11 +90,13 @@ static mlsys_status read_string(reader *r, char out[MAX_NAME]) {
     return MLSYS_OK;
 }
 
-static mlsys_status read_word(reader *r, char out[MAX_NAME]) {
+static mlsys_status read_string(reader *r, char out[NAME_BYTES]) { return read_text(r, out, NAME_BYTES); }
+
+static mlsys_status read_word(reader *r, char out[NAME_BYTES]) {
     size_t n;
     blanks(r);
     n = strspn(r->p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    if (n == 0 || n >= MAX_NAME) return fail(r, "expected a name");
+    if (n == 0 || n >= NAME_BYTES) return fail(r, "expected a name");
     memcpy(out, r->p, n);
     out[n] = 0;
     r->p += n;
@@ -99,7 +104,7 @@ static mlsys_status read_word(reader *r, char out[MAX_NAME]) {
 }
 
 static mlsys_status read_type(reader *r, mlsi_type *t) {
-    char word[MAX_NAME];
+    char word[NAME_BYTES];
     memset(t, 0, sizeof *t);
     MLSI_TRY(read_word(r, word));
     t->dtype = mlsi_dtype_by_name(word);
@@ -123,7 +128,7 @@ static mlsys_status read_value(reader *r, int32_t *out) {
 }
 
 static mlsys_status read_input(reader *r) {
-    char name[MAX_NAME];
+    char name[NAME_BYTES];
     mlsi_type t;
     int32_t v;
     MLSI_TRY(read_string(r, name));
@@ -155,50 +160,66 @@ static mlsys_status read_const(reader *r) {
     return in_line(r, st);
 }
 
+static mlsys_status read_custom_list(reader *r, mlsi_config_entry *e) {
+    if (accept(r, "]")) return MLSYS_OK;
+    do {
+        if (e->n == (int32_t)(sizeof e->v / sizeof e->v[0])) return fail(r, "list is too long");
+        MLSI_TRY(read_int(r, &e->v[e->n++]));
+    } while (accept(r, ","));
+    return expect(r, "]");
+}
+
+/* Hexadecimal floats, inf and nan, as %a writes them; everything else is an integer. */
+static mlsys_status read_custom_number(reader *r, mlsi_config_entry *e) {
+    size_t n = strcspn(r->p, ",}\n ");
+    char *end;
+    e->type = memchr(r->p, 'x', n) || memchr(r->p, 'n', n) ? 'f' : 'i';
+    if (e->type == 'i') return read_int(r, &e->i);
+    if (*r->p != '-' && *r->p != '0' && *r->p != 'i' && *r->p != 'n') return fail(r, "expected a value");
+    e->f = strtod(r->p, &end);
+    if (end != r->p + n) return fail(r, "expected a value");
+    r->p = end;
+    return MLSYS_OK;
+}
+
 static mlsys_status read_custom_value(reader *r, mlsi_config *c, const char *key) {
     mlsi_config_entry e = {0};
-    char text[MAX_NAME];
+    void *text;
     blanks(r);
     if (*r->p == '"') {
+        size_t longest = strcspn(r->p + 1, "\"\n") + 1;
         e.type = 's';
+        MLSI_TRY(mlsi_arena_zalloc(&r->g->arena, longest, &text));
         e.s = text;
-        MLSI_TRY(read_string(r, text));
+        MLSI_TRY(read_text(r, e.s, longest));
     } else if (accept(r, "[")) {
         e.type = 'v';
-        while (!accept(r, "]")) {
-            if (e.n == (int32_t)(sizeof e.v / sizeof e.v[0])) return fail(r, "list is too long");
-            MLSI_TRY(read_int(r, &e.v[e.n++]));
-            accept(r, ",");
-        }
+        MLSI_TRY(read_custom_list(r, &e));
     } else {
-        size_t n = strcspn(r->p, ",}\n ");
-        char *end;
-        bool real = memchr(r->p, 'x', n) || memchr(r->p, 'n', n); /* %a writes 0x.. inf nan */
-        e.type = real ? 'f' : 'i';
-        if (!real) {
-            MLSI_TRY(read_int(r, &e.i));
-        } else {
-            e.f = strtod(r->p, &end);
-            if (end == r->p) return fail(r, "expected a value");
-            r->p = end;
-        }
+        MLSI_TRY(read_custom_number(r, &e));
     }
+    if (mlsi_config_find(c, key)) return fail(r, "key named twice before");
     return in_line(r, mlsi_config_set(c, key, &e));
+}
+
+static mlsys_status read_custom_entries(reader *r, mlsi_config *c) {
+    char key[NAME_BYTES];
+    if (accept(r, "}")) return MLSYS_OK;
+    do {
+        MLSI_TRY(read_string(r, key));
+        MLSI_TRY(expect(r, "="));
+        MLSI_TRY(read_custom_value(r, c, key));
+    } while (accept(r, ","));
+    return expect(r, "}");
 }
 
 static mlsys_status read_custom_attrs(reader *r, mlsi_config **out) {
     mlsys_config handle;
-    char key[MAX_NAME];
     *out = NULL;
     if (!accept(r, "{")) return MLSYS_OK;
     MLSI_TRY(mlsi_config_create(&handle));
     mlsys_status st = mlsi_pin(handle, MLSYS_KIND_CONFIG, "ir", out);
-    while (st == MLSYS_OK && !accept(r, "}")) {
-        st = read_word(r, key);
-        if (st == MLSYS_OK) st = expect(r, "=");
-        if (st == MLSYS_OK) st = read_custom_value(r, *out, key);
-        accept(r, ",");
-    }
+    if (st == MLSYS_OK) st = read_custom_entries(r, *out);
     if (st != MLSYS_OK) {
         mlsi_unpin(*out);
         *out = NULL;
@@ -213,7 +234,7 @@ static mlsys_status read_custom(reader *r, const char *name, mlsi_attr_custom *a
     if (!use.op) return fail(r, "custom op is not registered");
     MLSI_TRY(MLSI_GROW(g->alloc, &g->customs, &g->cap_customs, g->n_customs + 1));
     MLSI_TRY(read_custom_attrs(r, &use.attrs));
-    a->op_index = g->n_customs;
+    a->op_index = g->n_customs; /* the graph owns the attributes from here on */
     g->customs[g->n_customs++] = use;
     return MLSYS_OK;
 }
@@ -251,7 +272,7 @@ static mlsys_status check_callees(reader *r, mlsi_op op, const mlsi_attr_control
 }
 
 static mlsys_status read_node(reader *r, int32_t n_out) {
-    char name[MAX_NAME];
+    char name[NAME_BYTES];
     int32_t n_in, in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
     _Alignas(16) char attrs[1024];
     MLSI_TRY(read_word(r, name));
@@ -263,10 +284,8 @@ static mlsys_status read_node(reader *r, int32_t n_out) {
     if (op == MLSI_OP_CUSTOM) {
         MLSI_TRY(read_custom(r, name, (mlsi_attr_custom *)(void *)attrs));
     } else {
-        mlsi_attrs_default(def, attrs);
         blanks(r);
-        if (*r->p == '{')
-            MLSI_TRY(in_line(r, mlsi_attrs_parse(def, name, &r->g->symbols, &r->p, attrs)));
+        MLSI_TRY(in_line(r, mlsi_attrs_parse(def, name, &r->g->symbols, &r->p, attrs)));
         if (def->traits & MLSI_TRAIT_CONTROL)
             MLSI_TRY(check_callees(r, op, (const mlsi_attr_control *)(const void *)attrs));
     }
@@ -291,7 +310,7 @@ static mlsys_status read_definition(reader *r) {
 }
 
 static mlsys_status read_func(reader *r) {
-    char name[MAX_NAME];
+    char name[NAME_BYTES];
     MLSI_TRY(read_string(r, name));
     MLSI_TRY(mlsi_arena_strdup(&r->g->arena, name, &r->g->funcs[r->func].name));
     MLSI_TRY(expect(r, "{"));
@@ -312,7 +331,7 @@ static mlsys_status read_func(reader *r) {
 }
 
 static mlsys_status read_symbols(reader *r) {
-    char name[MAX_NAME];
+    char name[NAME_BYTES];
     int64_t min, max, divisor, d;
     next_line(r);
     while (accept(r, "symbol ")) {
@@ -334,7 +353,7 @@ mlsys_status mlsi_graph_parse(mlsi_graph *g, mlsi_device *device, const char *te
     MLSI_TRY(read_symbols(&r));
     MLSI_TRY(expect(&r, "functions "));
     MLSI_TRY(read_int(&r, &n));
-    if (n < 1 || n > MAX_FUNCS) return fail(&r, "function count is out of range");
+    if (n < 1 || n > MLSI_MAX_FUNCS) return fail(&r, "function count is out of range");
     while (g->n_funcs < n) MLSI_TRY(mlsi_func_add(g, "", &added));
     for (int64_t i = n - 1; i >= 0; i--) {
         next_line(&r);

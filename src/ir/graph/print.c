@@ -7,7 +7,7 @@
  *     %0 = input "x" : f32[B,4]             "donated" may follow
  *     %1 = const f32[2] hex:0000803f...     bytes of the dense constant in memory order
  *     %2 = add(%0, %1) {attr=...} : f32[B,4]
- *     %3 = custom "name"(%2) {key=...} : ...
+ *     %3 = custom "name"(%2) {"key"=...} : ...
  *     output "y" %2
  *   }
  *
@@ -66,7 +66,9 @@ static void print_custom_attrs(const mlsi_config *c, mlsi_text *out) {
     mlsi_text_add(out, " {");
     for (int64_t i = 0; i < c->count; i++) {
         const mlsi_config_entry *e = &c->entries[i];
-        mlsi_text_add(out, "%s%s=", i ? ", " : "", e->key);
+        mlsi_text_add(out, i ? ", " : "");
+        print_string(e->key, out);
+        mlsi_text_add(out, "=");
         if (e->type == 'i') mlsi_text_add(out, "%lld", (long long)e->i);
         if (e->type == 'f') mlsi_text_add(out, "%a", e->f);
         if (e->type == 's') print_string(e->s, out);

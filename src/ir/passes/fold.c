@@ -1,18 +1,40 @@
 /* fold: a node whose operands are all constants is computed now, by the reference meaning, so the bits
- * are those of a run. Results that would grow the program (a dequantised weight) are left alone. */
+ * are those of a run. Results that would grow the program (a dequantised weight) are left alone, and
+ * so is what the slow reference would take long for. */
 #include "ir/passes/passes.h"
 
 #include <string.h>
 
 enum {
-    FOLD_BYTES = 1 << 20, /* largest result worth keeping */
-    FULL_BYTES = 4096     /* a larger fill is cheaper to make than to keep */
+    FOLD_BYTES = 1 << 20,  /* largest result worth keeping */
+    FOLD_TOTAL = 64 << 20, /* of all results of one function: links of a chain are alive together */
+    FULL_BYTES = 4096,     /* a larger fill is cheaper to make than to keep */
+    FOLD_FLOPS = 1 << 24
 };
+
+/* Operations of the node by its cost rule; extents are known. */
+static uint64_t work_of(const mlsi_rewrite *rw, const mlsi_node *node, const mlsi_layout *out) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    mlsi_view in[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
+    mlsi_op_cost cost = {0};
+    memset(in, 0, sizeof *in * (size_t)node->n_in);
+    for (int i = 0; i < node->n_in; i++) {
+        const mlsi_tensor *t = mlsi_rewrite_const(rw, mlsi_rewrite_operand(rw, node, i));
+        if (t) in[i] = mlsi_tensor_view_of(t);
+    }
+    for (int i = 0; i < node->n_out; i++) results[i] = mlsi_view_of(NULL, &out[i]);
+    mlsi_cost_args a = {.attrs = node->attrs, .n_in = node->n_in, .n_out = node->n_out, .in = in,
+                        .out = results};
+    if (def->cost) def->cost(&a, &cost);
+    return cost.flops + cost.transcendentals;
+}
 
 static bool foldable(const mlsi_rewrite *rw, const mlsi_node *node) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
-    uint64_t in_bytes = 0;
-    if (def->traits & MLSI_TRAIT_CONTROL) return false;
+    mlsi_layout layouts[MLSI_MAX_OPERANDS];
+    uint64_t in_bytes = 0, out_bytes = *(const uint64_t *)rw->user;
+    /* Broadcast views cost nothing at run time and are better left as views. */
+    if (def->traits & MLSI_TRAIT_CONTROL || node->op == MLSI_OP_BROADCAST) return false;
     for (int i = 0; i < node->n_in; i++) {
         int32_t v = mlsi_rewrite_operand(rw, node, i);
         if (v < 0) continue;
@@ -22,15 +44,14 @@ static bool foldable(const mlsi_rewrite *rw, const mlsi_node *node) {
     }
     for (int i = 0; i < node->n_out; i++) {
         const mlsi_type *t = &rw->old.values[node->first_out + i].type;
-        mlsi_layout l;
-        if (!mlsi_type_static(t) ||
-            mlsi_type_layout(&rw->g->symbols, t, NULL, &l) != MLSYS_OK ||
-            mlsi_layout_bytes(&l) > (node->op == MLSI_OP_FULL ? FULL_BYTES : FOLD_BYTES) ||
-            in_bytes > FOLD_BYTES)
+        mlsi_layout *l = &layouts[i];
+        if (!mlsi_type_static(t) || mlsi_type_layout(&rw->g->symbols, t, NULL, l) != MLSYS_OK ||
+            mlsi_layout_bytes(l) > (node->op == MLSI_OP_FULL ? FULL_BYTES : FOLD_BYTES))
             return false;
+        out_bytes += mlsi_layout_bytes(l);
     }
-    /* Broadcast views cost nothing at run time and are better left as views. */
-    return node->op != MLSI_OP_BROADCAST;
+    return in_bytes <= FOLD_BYTES && out_bytes <= FOLD_TOTAL &&
+           work_of(rw, node, layouts) <= FOLD_FLOPS;
 }
 
 /* A one-node graph over the same constants, interpreted. */
@@ -59,7 +80,10 @@ static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *o
     }
     if (st == MLSYS_OK) st = mlsi_interpret(&g, 0, 0, NULL, node->n_out, views);
     for (int i = 0; i < node->n_out; i++) {
-        if (st == MLSYS_OK) st = mlsi_build_const(rw->g, rw->func, tensors[i], &out[i]);
+        if (st == MLSYS_OK) {
+            *(uint64_t *)rw->user += mlsi_layout_bytes(&tensors[i]->layout);
+            st = mlsi_build_const(rw->g, rw->func, tensors[i], &out[i]);
+        }
         mlsi_unpin(tensors[i]);
         mlsys_release(made[i]);
     }
@@ -75,5 +99,6 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
 }
 
 mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func) {
-    return mlsi_rewrite_run(p, func, visit, NULL);
+    uint64_t bytes = 0;
+    return mlsi_rewrite_run(p, func, visit, &bytes);
 }

@@ -1,57 +1,45 @@
-/* inline: a call becomes its callee's nodes. Callees are inlined before their callers would be, since
- * the walk recurses; recursion was refused by the verifier. */
+/* inline: a call becomes its callee's nodes. The driver takes functions from the last one to main, so a
+ * callee holds no calls any more when its callers take it in. */
 #include "ir/passes/passes.h"
 
 #include <string.h>
 
-static mlsys_status emit_body(mlsi_rewrite *rw, int32_t callee, int32_t n_in, const int32_t *in,
-                              int depth, int32_t *out);
+/* Calls of calls of calls double without end: a text of a few kilobytes may ask for 2^64 nodes. */
+enum { MAX_NODES = 1 << 18 };
 
-static mlsys_status emit_node(mlsi_rewrite *rw, const mlsi_node *node, int32_t n_in,
-                              const int32_t *in, int depth, int32_t *out) {
-    if (node->op == MLSI_OP_CALL) {
-        const mlsi_attr_control *c = node->attrs;
-        return emit_body(rw, (int32_t)c->fn1, n_in, in, depth + 1, out);
-    }
-    return mlsi_build_node(rw->g, rw->func, node->op, node->attrs, n_in, in, node->n_out, out);
-}
-
-static mlsys_status emit_values(mlsi_rewrite *rw, const mlsi_func *f, const int32_t *args, int depth,
+static mlsys_status emit_values(mlsi_rewrite *rw, const mlsi_func *f, const int32_t *args,
                                 int32_t *map) {
     for (int64_t v = 0; v < f->n_values; v++) {
         const mlsi_value_def *def = &f->values[v];
         if (def->kind == MLSI_VALUE_INPUT) {
             map[v] = args[def->index];
         } else if (def->kind == MLSI_VALUE_CONST) {
-            MLSI_TRY(mlsi_build_const(rw->g, rw->func, rw->g->consts[def->index], &map[v]));
+            MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &map[v]));
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
-            int32_t in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
+            int32_t in[MLSI_MAX_OPERANDS];
             for (int i = 0; i < node->n_in; i++) in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
-            MLSI_TRY(emit_node(rw, node, node->n_in, in, depth, out));
-            memcpy(&map[v], out, sizeof *out * (size_t)node->n_out);
+            MLSI_TRY(mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in,
+                                     node->n_out, &map[v]));
         }
     }
     return MLSYS_OK;
 }
 
-static mlsys_status emit_body(mlsi_rewrite *rw, int32_t callee, int32_t n_in, const int32_t *in,
-                              int depth, int32_t *out) {
-    mlsi_func f = rw->g->funcs[callee]; /* by value: the array moves */
-    int32_t *map;
-    (void)n_in;
-    if (depth > 64) return mlsi_fail(MLSYS_E_UNSUPPORTED, "call: nested deeper than 64");
+static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    const mlsi_attr_control *c = node->attrs;
+    int32_t in[MLSI_MAX_OPERANDS], *map;
+    if (node->op != MLSI_OP_CALL) return mlsi_rewrite_keep(rw, node, out);
+    mlsi_func f = rw->g->funcs[c->fn1]; /* by value: the array moves */
+    if (rw->g->funcs[rw->func].n_nodes + f.n_nodes > MAX_NODES)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "call of %s: more than %d nodes once all calls are written out",
+                         f.name, MAX_NODES);
+    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
     MLSI_TRY(MLSI_NEW_N(rw->g->alloc, f.n_values + 1, &map));
-    mlsys_status st = emit_values(rw, &f, in, depth, map);
+    mlsys_status st = emit_values(rw, &f, in, map);
     for (int64_t i = 0; i < f.n_outputs && st == MLSYS_OK; i++) out[i] = map[f.outputs[i].value];
     mlsi_mem_free(rw->g->alloc, map);
     return st;
-}
-
-static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
-    int32_t in[MLSI_MAX_OPERANDS];
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
-    return emit_node(rw, node, node->n_in, in, 0, out);
 }
 
 mlsys_status mlsi_pass_inline(mlsi_pass_ctx *p, int32_t func) {

@@ -22,8 +22,9 @@ typedef struct mlsi_pass {
 
 /* The table, in order, ended by name NULL. */
 extern const mlsi_pass mlsi_pipeline[];
-/* Run all passes but those named in off ("cse,fold"; NULL = none) over all functions; verifies after
- * each one when verify is set. Errors name the pass. */
+/* Run all passes but those named in off ("cse,fold"; NULL = none) over all functions, callees before
+ * callers; verifies after each one when verify is set. Functions and constants that nobody needs any
+ * more go. Errors name the pass; after one the graph can only be freed. */
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify);
 
 mlsys_status mlsi_pass_inline(mlsi_pass_ctx *p, int32_t func);
@@ -44,6 +45,8 @@ typedef struct mlsi_rewrite {
     mlsi_func old;   /* the function as it was (by value: g->funcs moves) */
     int32_t func;    /* the function being built */
     int32_t *map;    /* old value -> new value, -1 = not built */
+    int32_t *const_value; /* per constant there was: its new value, -1 = not built */
+    int64_t n_consts;
     void *user;
 } mlsi_rewrite;
 
@@ -52,6 +55,8 @@ typedef mlsys_status (*mlsi_visit_fn)(mlsi_rewrite *rw, const mlsi_node *node, i
 mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user);
 /* The node unchanged, over mapped operands. */
 mlsys_status mlsi_rewrite_keep(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
+/* The new function's one value of a constant of the graph. */
+mlsys_status mlsi_rewrite_constant(mlsi_rewrite *rw, int32_t constant, int32_t *out);
 /* New value of an old operand; -1 stays -1. */
 int32_t mlsi_rewrite_operand(const mlsi_rewrite *rw, const mlsi_node *node, int i);
 /* The node of the new function that defines a new value, or NULL (input, constant). */

@@ -45,12 +45,14 @@ static mlsys_status check_names(const char *off) {
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
     MLSI_TRY(check_names(off));
     for (const mlsi_pass *row = mlsi_pipeline; row->name; row++) {
+        mlsys_status st = MLSYS_OK;
         if (named_in(off, row->name)) continue;
-        for (int32_t f = 0; f < p->g->n_funcs; f++) {
-            mlsys_status st = row->run(p, f);
+        for (int64_t f = p->g->n_funcs - 1; f >= 0 && st == MLSYS_OK; f--) {
+            st = row->run(p, (int32_t)f);
             if (st == MLSYS_OK && verify) st = mlsi_graph_verify(p->g);
-            if (st != MLSYS_OK) return mlsi_fail_in(st, "compile: pass %s", row->name);
         }
+        if (st == MLSYS_OK) st = mlsi_graph_compact(p->g);
+        if (st != MLSYS_OK) return mlsi_fail_in(st, "compile: pass %s", row->name);
     }
     return MLSYS_OK;
 }

@@ -1,3 +1,4 @@
+/* Rebuilding a function, node by node. */
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -23,8 +24,7 @@ static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_v
             mlsi_func *made = &rw->g->funcs[rw->func];
             made->donated[made->n_inputs - 1] = f->donated[def->index];
         } else if (def->kind == MLSI_VALUE_CONST) {
-            if (live[v])
-                MLSI_TRY(mlsi_build_const(rw->g, rw->func, rw->g->consts[def->index], &rw->map[v]));
+            if (live[v]) MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &rw->map[v]));
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
             bool used = false;
@@ -46,10 +46,13 @@ mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visi
     mlsi_rewrite rw = {.pass = p, .g = g, .user = user};
     MLSI_TRY(mlsi_func_add(g, g->funcs[func].name, &rw.func));
     rw.old = g->funcs[func];
+    rw.n_consts = g->n_consts;
     mlsys_status st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.map);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.n_consts + 1, &rw.const_value);
     if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &live);
     if (st == MLSYS_OK) {
         memset(rw.map, 0xff, sizeof *rw.map * (size_t)(rw.old.n_values + 1));
+        memset(rw.const_value, 0xff, sizeof *rw.const_value * (size_t)(rw.n_consts + 1));
         mark_live(&rw.old, live);
         st = rebuild_values(&rw, live, visit);
     }
@@ -58,17 +61,19 @@ mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visi
         g->funcs[rw.func] = g->funcs[func];
         g->funcs[func] = made;
     }
-    mlsi_func *gone = &g->funcs[rw.func];
-    mlsi_mem_free(g->alloc, gone->nodes);
-    mlsi_mem_free(g->alloc, gone->values);
-    mlsi_mem_free(g->alloc, gone->inputs);
-    mlsi_mem_free(g->alloc, gone->donated);
-    mlsi_mem_free(g->alloc, gone->outputs);
-    memset(gone, 0, sizeof *gone);
-    g->n_funcs--;
+    mlsi_graph_truncate(g, rw.func);
     mlsi_mem_free(g->alloc, rw.map);
+    mlsi_mem_free(g->alloc, rw.const_value);
     mlsi_mem_free(g->alloc, live);
     return st;
+}
+
+mlsys_status mlsi_rewrite_constant(mlsi_rewrite *rw, int32_t constant, int32_t *out) {
+    int32_t *known = constant < rw->n_consts ? &rw->const_value[constant] : NULL;
+    if (known && *known >= 0) return *out = *known, MLSYS_OK;
+    MLSI_TRY(mlsi_build_const_value(rw->g, rw->func, constant, out));
+    if (known) *known = *out;
+    return MLSYS_OK;
 }
 
 int32_t mlsi_rewrite_operand(const mlsi_rewrite *rw, const mlsi_node *node, int i) {

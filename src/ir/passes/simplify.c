@@ -17,20 +17,26 @@ static bool keeps_type(const mlsi_rewrite *rw, const mlsi_node *node, int32_t v)
     return mlsi_type_equal(&rw->old.values[node->first_out].type, type_of(rw, v));
 }
 
-/* A one-element constant, or a full node: its value. */
+enum { LOOK_BACK = 4 }; /* broadcasts and reshapes between an operand and its one value */
+
+/* A one-element constant, or a full node, seen through a few broadcasts and reshapes: its value. */
 static bool splat_value(const mlsi_rewrite *rw, int32_t v, double *f, int64_t *i) {
-    const mlsi_tensor *t = mlsi_rewrite_const(rw, v);
     const mlsi_node *def = mlsi_rewrite_def(rw, v);
+    for (int k = 0; k < LOOK_BACK && def &&
+                    (def->op == MLSI_OP_BROADCAST || def->op == MLSI_OP_RESHAPE); k++) {
+        v = def->in[0];
+        def = mlsi_rewrite_def(rw, v);
+    }
+    const mlsi_tensor *t = mlsi_rewrite_const(rw, v);
     if (t && mlsi_layout_count(&t->layout) == 1 && !mlsi_dtype_is_block(t->layout.dtype)) {
         mlsi_view view = mlsi_tensor_view_of(t);
+        *f = 0, *i = 0;
         if (mlsi_dtype_is_float(view.dtype))
-            *f = mlsi_ref_get_f(&view, 0), *i = 0;
+            *f = mlsi_ref_get_f(&view, 0);
         else
-            *i = mlsi_ref_get_i(&view, 0), *f = 0;
+            *i = mlsi_ref_get_i(&view, 0);
         return true;
     }
-    if (def && (def->op == MLSI_OP_BROADCAST || def->op == MLSI_OP_RESHAPE))
-        return splat_value(rw, def->in[0], f, i);
     if (!def || def->op != MLSI_OP_FULL) return false;
     const mlsi_attr_full *a = def->attrs;
     *f = a->value;
