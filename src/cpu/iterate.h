@@ -23,8 +23,8 @@ typedef struct mlsi_iter {
 typedef void (*mlsi_run_fn)(const void *user, char *const *p, const int64_t *stride, int64_t n,
                             int worker);
 
-/* View 0 gives the shape, the others broadcast to it (aligned right, extent 1 repeats). The order of
- * elements is not kept. A block dtype is walked by whole blocks. */
+/* View 0 gives the shape, the others broadcast to it (aligned right, extent 1 repeats). The order
+ * of elements is not kept. A block dtype is walked by whole blocks. */
 void mlsi_iter_init(mlsi_iter *it, const mlsi_view *const *views, int n);
 /* Hand out all runs, cut so that a work item has about `grain` elements. */
 void mlsi_iter_run(const mlsi_iter *it, mlsi_pool *pool, int64_t grain, mlsi_run_fn fn,

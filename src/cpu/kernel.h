@@ -1,5 +1,5 @@
-/* Every source in cpu/kernels/ includes this first. It is compiled once per instruction set, so each
- * file-scope name with external linkage goes through MLSI_K, and all else is static.
+/* Every source in cpu/kernels/ includes this first. It is compiled once per instruction set, so
+ * each file-scope name with external linkage goes through MLSI_K, and all else is static.
  *
  *     MLSI_KERNEL_TABLE(softmax) = {
  *         {.op = MLSI_OP_SOFTMAX, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("softmax_rows"), ...},

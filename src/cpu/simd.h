@@ -47,6 +47,8 @@
  *   vf_load_f16[_n]   vf_store_f16[_n]   IEEE half as uint16_t
  *   vf_load_bf16[_n]  vf_store_bf16[_n]  bfloat16 as uint16_t
  *   vi_load_i8  vi_load_u8               VF_LANES bytes widened to i32
+ *   vf_stream                            a store past the caches; p is aligned to VF_LANES * 4 bytes.
+ *                                        v_stream_fence() makes all of them visible to other threads
  *
  * Narrowing rounds to nearest even, with subnormals and overflow to infinity; a NaN stays a NaN,
  * made quiet, with its sign and its leading payload bits.

@@ -120,6 +120,8 @@ V_FN VF vf_load(const float *p) { return _mm256_loadu_ps(p); }
 V_FN void vf_store(float *p, VF v) { _mm256_storeu_ps(p, v); }
 V_FN VF vf_load_n(const float *p, int n) { return _mm256_maskload_ps(p, vi_first_n_(n)); }
 V_FN void vf_store_n(float *p, VF v, int n) { _mm256_maskstore_ps(p, vi_first_n_(n), v); }
+V_FN void vf_stream(float *p, VF v) { _mm256_stream_ps(p, v); }
+V_FN void v_stream_fence(void) { _mm_sfence(); }
 V_FN VI vi_load(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 V_FN void vi_store(int32_t *p, VI v) { _mm256_storeu_si256((__m256i *)p, v); }
 V_FN VI vi_load_n(const int32_t *p, int n) { return _mm256_maskload_epi32(p, vi_first_n_(n)); }

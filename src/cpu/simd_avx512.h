@@ -119,6 +119,8 @@ V_FN VF vf_load(const float *p) { return _mm512_loadu_ps(p); }
 V_FN void vf_store(float *p, VF v) { _mm512_storeu_ps(p, v); }
 V_FN VF vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(vm_first_n_(n), p); }
 V_FN void vf_store_n(float *p, VF v, int n) { _mm512_mask_storeu_ps(p, vm_first_n_(n), v); }
+V_FN void vf_stream(float *p, VF v) { _mm512_stream_ps(p, v); }
+V_FN void v_stream_fence(void) { _mm_sfence(); }
 V_FN VI vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 V_FN void vi_store(int32_t *p, VI v) { _mm512_storeu_si512(p, v); }
 V_FN VI vi_load_n(const int32_t *p, int n) { return _mm512_maskz_loadu_epi32(vm_first_n_(n), p); }

@@ -174,6 +174,8 @@ V_FN VF vf_load_n(const float *p, int n) {
 V_FN void vf_store_n(float *p, VF v, int n) { memcpy(p, &v, (size_t)n * sizeof *p); }
 V_FN VF vf_load(const float *p) { return vf_load_n(p, VF_LANES); }
 V_FN void vf_store(float *p, VF v) { vf_store_n(p, v, VF_LANES); }
+V_FN void vf_stream(float *p, VF v) { vf_store(p, v); }
+V_FN void v_stream_fence(void) {}
 V_FN VI vi_load_n(const int32_t *p, int n) {
     int32_t t[VF_LANES] = {0};
     VI r;

@@ -1,4 +1,5 @@
 #include "cpu/sum_tree.h"
+#include "core/faults.h"
 
 static double combine(const mlsi_sum_tree *t, double a, double b) {
     double r = t->product ? a * b : a + b;
@@ -27,7 +28,8 @@ static void push_at(mlsi_sum_tree *t, int level, double value) {
     for (bool carry = true; carry; level++) {
         int64_t at = t->count[level]++ % MLSI_SUM_CHUNK;
         double up = 0;
-        carry = at == 0 && t->count[level] > 1 && level + 1 < MLSI_SUM_LEVELS;
+        carry = !mlsi_fault(MLSI_FAULT_CPU_SUM_CARRY) && at == 0 && t->count[level] > 1 &&
+                level + 1 < MLSI_SUM_LEVELS;
         if (carry) up = fold(t, level);
         if (at == 0)
             for (int j = 0; j < MLSI_SUM_LANES; j++)

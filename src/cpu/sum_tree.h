@@ -1,8 +1,8 @@
 /* The upper levels of the canonical sum of docs/numerics.md: chunk sums come in one by one, and are
  * summed by the rule that made them (chunks of 4096, 128 lanes, halving folds).
  *
- * Values are held as f64. For f32 each operation is rounded to f32, which gives the f32 result: a sum
- * or product of two f32 rounded first to f64 and then to f32 equals the one rounded once. */
+ * Values are held as f64. For f32 each operation is rounded to f32, which gives the f32 result: a
+ * sum or product of two f32 rounded first to f64 and then to f32 equals the one rounded once. */
 #ifndef MLSI_SUM_TREE_H
 #define MLSI_SUM_TREE_H
 

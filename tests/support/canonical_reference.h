@@ -1,5 +1,5 @@
-/* The canonical orders of docs/numerics.md, written literally and slowly. Values are doubles; with f64
- * false every operation rounds to f32. */
+/* The canonical orders of docs/numerics.md, written literally and slowly. Values are doubles; with
+ * f64 false every operation rounds to f32. */
 #ifndef MLSI_TEST_CANONICAL_REFERENCE_H
 #define MLSI_TEST_CANONICAL_REFERENCE_H
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- random numbers ----------------------------------------------------------------------------- */
+/* ---- random numbers -------------------------------------------------------------------------- */
 
 kc_rng kc_seed(uint64_t seed) { return (kc_rng){seed}; }
 
@@ -23,7 +23,7 @@ double kc_uniform(kc_rng *r, double lo, double hi) {
     return lo + (hi - lo) * ((double)(kc_bits(r) >> 11) * 0x1p-53);
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 enum { GUARD = 96 };
 
@@ -158,9 +158,9 @@ void kc_set_i(const mlsi_view *v, int64_t i, int64_t x) {
 }
 
 static double any_float(kc_rng *r, mlsys_dtype t) {
-    static const double special[] = {0.0,      -0.0,   INFINITY,  -INFINITY, NAN,     1.0,
-                                     -1.0,     0.5,    -2.5,      1e30,      -1e-30,  0x1p-149,
-                                     -0x1p-133, 88.0,  -104.0,    3.5,       0x1p-126, 16777217.0};
+    static const double special[] = {0.0,       -0.0, INFINITY, -INFINITY, NAN,      1.0,
+                                     -1.0,      0.5,  -2.5,     1e30,      -1e-30,   0x1p-149,
+                                     -0x1p-133, 88.0, -104.0,   3.5,       0x1p-126, 16777217.0};
     uint64_t pick = kc_bits(r) % 8;
     if (pick == 0) return special[kc_bits(r) % (sizeof special / sizeof special[0])];
     if (pick == 1) {
@@ -198,7 +198,7 @@ void kc_fill(kc_rng *r, kc_tensor *t, kc_fill_kind kind) {
     memcpy(t->before, t->block, t->bytes);
 }
 
-/* ---- calling -------------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 const mlsi_kernel *kc_row(mlsi_op op, int i) {
     mlsi_isa best = mlsi_cpu_backend.isa();
@@ -284,12 +284,8 @@ mlsys_status kc_run(const mlsi_kernel *k, kc_call *c, int threads) {
     }
     for (int i = 0; i < c->n_out; i++)
         out[i] = c->out[i].view;
-    mlsi_kernel_args args = {.attrs = c->attrs,
-                             .n_in = c->n_in,
-                             .n_out = c->n_out,
-                             .in = in,
-                             .out = out,
-                             .pool = pool};
+    mlsi_kernel_args args = {
+        .attrs = c->attrs, .n_in = c->n_in, .n_out = c->n_out, .in = in, .out = out, .pool = pool};
     args.work_bytes = k->work ? k->work(&args, threads > 0 ? threads : 1) : 0;
     unsigned char *work = aligned_alloc(64, (args.work_bytes + 127) / 64 * 64);
     memset(work, 0x5a, (args.work_bytes + 127) / 64 * 64);

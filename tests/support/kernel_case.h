@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- random numbers: printed seed, reproducible ------------------------------------------------ */
+/* ---- random numbers: printed seed, reproducible ---------------------------------------------- */
 
 typedef struct kc_rng {
     uint64_t state;
@@ -22,7 +22,7 @@ uint64_t kc_bits(kc_rng *r);
 int64_t kc_int(kc_rng *r, int64_t lo, int64_t hi);
 double kc_uniform(kc_rng *r, double lo, double hi);
 
-/* ---- tensors ------------------------------------------------------------------------------------ */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 typedef enum kc_layout {
     KC_DENSE,
@@ -61,7 +61,7 @@ void *kc_at(const mlsi_view *v, int64_t i);
 /* Row-major index in v of the element that the index i of `out` broadcasts from. */
 int64_t kc_broadcast_index(const mlsi_view *v, const mlsi_view *out, int64_t i);
 
-/* ---- calling ------------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 /* The i-th row of op that this machine can run, NULL past the end. */
 const mlsi_kernel *kc_row(mlsi_op op, int i);
@@ -72,14 +72,14 @@ typedef struct kc_call {
     const void *attrs;
     int n_in, n_out;
     kc_tensor in[KC_OPERANDS], out[KC_OPERANDS];
-    bool absent[KC_OPERANDS]; /* optional inputs */
+    bool absent[KC_OPERANDS];   /* optional inputs */
     bool constant[KC_OPERANDS]; /* inputs that a row may pack; its run then sees no data there */
-    int shared;               /* in place: out[0] is in[shared - 1]; 0 = not */
+    int shared;                 /* in place: out[0] is in[shared - 1]; 0 = not */
 } kc_call;
 
 bool kc_accepts(const mlsi_kernel *k, const kc_call *c);
-/* Run on `threads` workers (0: without a pool), with scratch of exactly the asked size between guards.
- * Fails the test when anything but the outputs' elements changed. */
+/* Run on `threads` workers (0: without a pool), with scratch of exactly the asked size between
+ * guards. Fails the test when anything but the outputs' elements changed. */
 mlsys_status kc_run(const mlsi_kernel *k, kc_call *c, int threads);
 /* Run each row that accepts with several thread counts; every output must equal expected[o] (dense,
  * same dtype and shape) bit for bit, NaN equal to NaN. Returns the number of rows that accepted. */

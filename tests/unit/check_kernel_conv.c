@@ -27,7 +27,8 @@ static geometry random_geometry(kc_rng *r, bool transposed, bool ceil_mode) {
         g.x[d] = kc_int(r, 1, g.spatial == 1 ? 90 : g.spatial == 2 ? 14 : 6);
         int64_t reach = g.dilation[d] * (g.kernel[d] - 1) + 1;
         if (transposed) {
-            g.extra[d] = kc_int(r, 0, (g.stride[d] > g.dilation[d] ? g.stride[d] : g.dilation[d]) - 1);
+            g.extra[d] =
+                kc_int(r, 0, (g.stride[d] > g.dilation[d] ? g.stride[d] : g.dilation[d]) - 1);
             g.y[d] = (g.x[d] - 1) * g.stride[d] + reach + g.extra[d] - g.low[d] - g.high[d];
             if (g.y[d] < 0) g.y[d] = 0;
         } else {
@@ -88,9 +89,10 @@ static int64_t product(const int64_t *v, int n) {
     return p;
 }
 
-/* ---- conv ------------------------------------------------------------------------------------------------ */
+/* ---- conv ------------------------------------------------------------------------------------ */
 
-static void conv_reference(const kc_call *c, const geometry *g, int64_t groups, const mlsi_view *y) {
+static void conv_reference(const kc_call *c, const geometry *g, int64_t groups,
+                           const mlsi_view *y) {
     const mlsi_view *x = &c->in[0].view, *w = &c->in[1].view;
     int64_t in_group = x->shape[1] / groups, out_group = y->shape[1] / groups;
     int64_t cells = product(g->kernel, g->spatial), xs = product(g->x, g->spatial);
@@ -103,9 +105,9 @@ static void conv_reference(const kc_call *c, const geometry *g, int64_t groups, 
             a[j] = meet(g, p, cell, &at) == INSIDE
                        ? kc_get_f(x, (image * x->shape[1] + channel) * xs + at)
                        : 0;
-            b[j] = kc_get_f(w, g->transposed
-                                   ? (channel * w->shape[1] + o % out_group) * cells + cell
-                                   : (o * w->shape[1] + j / cells) * cells + cell);
+            b[j] =
+                kc_get_f(w, g->transposed ? (channel * w->shape[1] + o % out_group) * cells + cell
+                                          : (o * w->shape[1] + j / cells) * cells + cell);
         }
         kc_set_f(y, i, cr_dot(x->dtype == MLSYS_F64, a, b, k));
     }
@@ -160,16 +162,23 @@ END_TEST
 /* Several K segments, several panels, channels cut among threads. */
 START_TEST(conv_large) {
     kc_rng r = kc_seed(SEED + 1);
-    geometry g = {.spatial = 2, .x = {9, 17}, .kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1},
-                  .low = {1, 1}, .high = {1, 1}, .y = {9, 17}};
+    geometry g = {.spatial = 2,
+                  .x = {9, 17},
+                  .kernel = {3, 3},
+                  .stride = {1, 1},
+                  .dilation = {1, 1},
+                  .low = {1, 1},
+                  .high = {1, 1},
+                  .y = {9, 17}};
     check_conv(&r, MLSYS_F32, &g, 1, 1, 60, 50, KC_FINITE);
     check_conv(&r, MLSYS_F32, &g, 2, 60, 1, 1, KC_FINITE);
-    geometry point = {.spatial = 1, .x = {5}, .kernel = {1}, .stride = {1}, .dilation = {1}, .y = {5}};
+    geometry point = {
+        .spatial = 1, .x = {5}, .kernel = {1}, .stride = {1}, .dilation = {1}, .y = {5}};
     check_conv(&r, MLSYS_F32, &point, 1, 1, 600, 130, KC_FINITE);
 }
 END_TEST
 
-/* ---- pool ------------------------------------------------------------------------------------------------- */
+/* ---- pool ------------------------------------------------------------------------------------ */
 
 static double larger(double a, double b) {
     if (isnan(a) || isnan(b)) return NAN;
@@ -239,9 +248,8 @@ START_TEST(pool) {
     kc_rng r = kc_seed(SEED + 2);
     for (int repeat = 0; repeat < 300; repeat++) {
         mlsys_dtype t = types[repeat % 7];
-        mlsi_attr_pool attrs = {.kind = kc_int(&r, 0, 2),
-                                .count_pad = kc_int(&r, 0, 1),
-                                .ceil_mode = kc_int(&r, 0, 1)};
+        mlsi_attr_pool attrs = {
+            .kind = kc_int(&r, 0, 2), .count_pad = kc_int(&r, 0, 1), .ceil_mode = kc_int(&r, 0, 1)};
         if (!mlsi_dtype_is_float(t) && attrs.kind == MLSI_POOL_AVERAGE) attrs.kind = MLSI_POOL_SUM;
         geometry g = random_geometry(&r, false, attrs.ceil_mode != 0);
         check_pool(&r, t, &g, attrs, repeat % 3 ? KC_FINITE : KC_ANY);
@@ -253,10 +261,20 @@ END_TEST
 START_TEST(pool_large_windows) {
     kc_rng r = kc_seed(SEED + 3);
     mlsi_attr_pool attrs = {.kind = MLSI_POOL_AVERAGE, .count_pad = 1};
-    geometry lanes = {.spatial = 2, .x = {14, 15}, .kernel = {12, 13}, .stride = {1, 1},
-                      .dilation = {1, 1}, .low = {1, 1}, .high = {1, 1}, .y = {5, 5}};
-    geometry chunk = {.spatial = 2, .x = {70, 71}, .kernel = {70, 70}, .stride = {1, 1},
-                      .dilation = {1, 1}, .y = {1, 2}};
+    geometry lanes = {.spatial = 2,
+                      .x = {14, 15},
+                      .kernel = {12, 13},
+                      .stride = {1, 1},
+                      .dilation = {1, 1},
+                      .low = {1, 1},
+                      .high = {1, 1},
+                      .y = {5, 5}};
+    geometry chunk = {.spatial = 2,
+                      .x = {70, 71},
+                      .kernel = {70, 70},
+                      .stride = {1, 1},
+                      .dilation = {1, 1},
+                      .y = {1, 2}};
     check_pool(&r, MLSYS_F32, &lanes, attrs, KC_FINITE);
     check_pool(&r, MLSYS_F32, &chunk, attrs, KC_FINITE);
     attrs.kind = MLSI_POOL_MAX;

@@ -9,9 +9,9 @@
 
 enum { SEED = 20261130 };
 
-static const mlsys_dtype plain[] = {MLSYS_F64, MLSYS_F32,    MLSYS_F16,    MLSYS_BF16,
+static const mlsys_dtype plain[] = {MLSYS_F64,    MLSYS_F32,    MLSYS_F16, MLSYS_BF16,
                                     MLSYS_F8E4M3, MLSYS_F8E5M2, MLSYS_I64, MLSYS_I32,
-                                    MLSYS_I16, MLSYS_I8,     MLSYS_U8,     MLSYS_BOOL};
+                                    MLSYS_I16,    MLSYS_I8,     MLSYS_U8,  MLSYS_BOOL};
 enum { PLAIN = (int)(sizeof plain / sizeof plain[0]) };
 
 /* One op in each compute type. */
@@ -23,7 +23,7 @@ typedef struct reference {
     bool predicate;
 } reference;
 
-/* ---- scalar meanings ------------------------------------------------------------------------------ */
+/* ---- scalar meanings ------------------------------------------------------------------------- */
 
 #define F(name, expr)                                                                              \
     static float f_##name(float a, float b, float c) { return (void)a, (void)b, (void)c, expr; }
@@ -51,7 +51,9 @@ static float mod_off(float a, float b) {
     if (r == 0) return copysignf(0, b);
     return signbit(r) != signbit(b) ? r + b : r;
 }
-static int64_t idiv(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? (int64_t)(0 - U(a)) : a / b; }
+static int64_t idiv(int64_t a, int64_t b) {
+    return b == 0 ? 0 : b == -1 ? (int64_t)(0 - U(a)) : a / b;
+}
 static int64_t irem(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 static int64_t imod(int64_t a, int64_t b) {
     int64_t r = irem(a, b);
@@ -68,9 +70,11 @@ static int64_t ipow(int64_t a, int64_t b) {
 }
 static int width(mlsys_dtype t) { return 8 * mlsi_dtype_size(t); }
 
+/* clang-format off */
 F(neg, -a) D(neg, -a) I(neg, 0 - U(a))
 F(abs, fabsf(a)) D(abs, fabs(a)) I(abs, a < 0 ? 0 - U(a) : U(a))
-F(sign, a > 0 ? 1 : a < 0 ? -1 : a) D(sign, a > 0 ? 1 : a < 0 ? -1 : a) I(sign, a > 0 ? 1 : a ? -1 : 0)
+F(sign, a > 0 ? 1 : a < 0 ? -1 : a) D(sign, a > 0 ? 1 : a < 0 ? -1 : a)
+I(sign, a > 0 ? 1 : a ? -1 : 0)
 F(ceil, ceilf(a)) D(ceil, ceil(a)) F(floor, floorf(a)) D(floor, floor(a)) I(same, a)
 F(trunc, truncf(a)) D(trunc, trunc(a)) F(round, rintf(a)) D(round, rint(a))
 F(sqrt, sqrtf(a)) D(sqrt, sqrt(a)) F(rsqrt, 1.0f / sqrtf(a)) D(rsqrt, 1.0 / sqrt(a))
@@ -102,46 +106,64 @@ F(pow, mlsi_ef_pow(a, b)) D(pow, mlsi_ed_pow(a, b))
 F(atan2, mlsi_ef_atan2(a, b)) D(atan2, mlsi_ed_atan2(a, b))
 F(sigmoid, 1.0f / (1.0f + mlsi_ef_exp(-a))) D(sigmoid, 1.0 / (1.0 + mlsi_ed_exp(-a)))
 F(silu, a * f_sigmoid(a, 0, 0)) D(silu, a * d_sigmoid(a, 0, 0))
+    /* clang-format on */
 
-static const reference unary[] = {
-    {MLSI_OP_NEG, f_neg, d_neg, i_neg},       {MLSI_OP_ABS, f_abs, d_abs, i_abs},
-    {MLSI_OP_SIGN, f_sign, d_sign, i_sign},   {MLSI_OP_CEIL, f_ceil, d_ceil, i_same},
-    {MLSI_OP_FLOOR, f_floor, d_floor, i_same}, {MLSI_OP_TRUNC, f_trunc, d_trunc, i_same},
-    {MLSI_OP_ROUND, f_round, d_round, i_same}, {MLSI_OP_SQRT, f_sqrt, d_sqrt},
-    {MLSI_OP_RSQRT, f_rsqrt, d_rsqrt},        {MLSI_OP_RELU, f_relu, d_relu, i_relu},
-    {MLSI_OP_CBRT, f_cbrt, d_cbrt},           {MLSI_OP_EXP, f_exp, d_exp},
-    {MLSI_OP_EXP2, f_exp2, d_exp2},           {MLSI_OP_EXPM1, f_expm1, d_expm1},
-    {MLSI_OP_LOG, f_log, d_log},              {MLSI_OP_LOG2, f_log2, d_log2},
-    {MLSI_OP_LOG10, f_log10, d_log10},        {MLSI_OP_LOG1P, f_log1p, d_log1p},
-    {MLSI_OP_SIN, f_sin, d_sin},              {MLSI_OP_COS, f_cos, d_cos},
-    {MLSI_OP_TAN, f_tan, d_tan},              {MLSI_OP_ASIN, f_asin, d_asin},
-    {MLSI_OP_ACOS, f_acos, d_acos},           {MLSI_OP_ATAN, f_atan, d_atan},
-    {MLSI_OP_SINH, f_sinh, d_sinh},           {MLSI_OP_COSH, f_cosh, d_cosh},
-    {MLSI_OP_TANH, f_tanh, d_tanh},           {MLSI_OP_ASINH, f_asinh, d_asinh},
-    {MLSI_OP_ACOSH, f_acosh, d_acosh},        {MLSI_OP_ATANH, f_atanh, d_atanh},
-    {MLSI_OP_ERF, f_erf, d_erf},              {MLSI_OP_ERFC, f_erfc, d_erfc},
-    {MLSI_OP_SIGMOID, f_sigmoid, d_sigmoid},  {MLSI_OP_SILU, f_silu, d_silu},
-    {MLSI_OP_NOT, NULL, NULL, i_not},
-    {MLSI_OP_IS_NAN, f_is_nan, d_is_nan, NULL, true},
-    {MLSI_OP_IS_FINITE, f_is_finite, d_is_finite, NULL, true},
+    static const reference unary[] = {
+        {MLSI_OP_NEG, f_neg, d_neg, i_neg},
+        {MLSI_OP_ABS, f_abs, d_abs, i_abs},
+        {MLSI_OP_SIGN, f_sign, d_sign, i_sign},
+        {MLSI_OP_CEIL, f_ceil, d_ceil, i_same},
+        {MLSI_OP_FLOOR, f_floor, d_floor, i_same},
+        {MLSI_OP_TRUNC, f_trunc, d_trunc, i_same},
+        {MLSI_OP_ROUND, f_round, d_round, i_same},
+        {MLSI_OP_SQRT, f_sqrt, d_sqrt},
+        {MLSI_OP_RSQRT, f_rsqrt, d_rsqrt},
+        {MLSI_OP_RELU, f_relu, d_relu, i_relu},
+        {MLSI_OP_CBRT, f_cbrt, d_cbrt},
+        {MLSI_OP_EXP, f_exp, d_exp},
+        {MLSI_OP_EXP2, f_exp2, d_exp2},
+        {MLSI_OP_EXPM1, f_expm1, d_expm1},
+        {MLSI_OP_LOG, f_log, d_log},
+        {MLSI_OP_LOG2, f_log2, d_log2},
+        {MLSI_OP_LOG10, f_log10, d_log10},
+        {MLSI_OP_LOG1P, f_log1p, d_log1p},
+        {MLSI_OP_SIN, f_sin, d_sin},
+        {MLSI_OP_COS, f_cos, d_cos},
+        {MLSI_OP_TAN, f_tan, d_tan},
+        {MLSI_OP_ASIN, f_asin, d_asin},
+        {MLSI_OP_ACOS, f_acos, d_acos},
+        {MLSI_OP_ATAN, f_atan, d_atan},
+        {MLSI_OP_SINH, f_sinh, d_sinh},
+        {MLSI_OP_COSH, f_cosh, d_cosh},
+        {MLSI_OP_TANH, f_tanh, d_tanh},
+        {MLSI_OP_ASINH, f_asinh, d_asinh},
+        {MLSI_OP_ACOSH, f_acosh, d_acosh},
+        {MLSI_OP_ATANH, f_atanh, d_atanh},
+        {MLSI_OP_ERF, f_erf, d_erf},
+        {MLSI_OP_ERFC, f_erfc, d_erfc},
+        {MLSI_OP_SIGMOID, f_sigmoid, d_sigmoid},
+        {MLSI_OP_SILU, f_silu, d_silu},
+        {MLSI_OP_NOT, NULL, NULL, i_not},
+        {MLSI_OP_IS_NAN, f_is_nan, d_is_nan, NULL, true},
+        {MLSI_OP_IS_FINITE, f_is_finite, d_is_finite, NULL, true},
 };
 static const reference binary[] = {
-    {MLSI_OP_ADD, f_add, d_add, i_add}, {MLSI_OP_SUB, f_sub, d_sub, i_sub},
-    {MLSI_OP_MUL, f_mul, d_mul, i_mul}, {MLSI_OP_DIV, f_div, d_div, i_div},
-    {MLSI_OP_REM, f_rem, d_rem, i_rem}, {MLSI_OP_MOD, f_mod, d_mod, i_mod},
-    {MLSI_OP_POW, f_pow, d_pow, i_pow}, {MLSI_OP_ATAN2, f_atan2, d_atan2},
-    {MLSI_OP_MAX, f_max, d_max, i_max}, {MLSI_OP_MIN, f_min, d_min, i_min},
-    {MLSI_OP_AND, NULL, NULL, i_and},   {MLSI_OP_OR, NULL, NULL, i_or},
-    {MLSI_OP_XOR, NULL, NULL, i_xor},   {MLSI_OP_SHIFT_LEFT, NULL, NULL, i_shl},
-    {MLSI_OP_SHIFT_RIGHT, NULL, NULL, i_shr},
-    {MLSI_OP_EQ, f_eq, d_eq, i_eq, true}, {MLSI_OP_NE, f_ne, d_ne, i_ne, true},
-    {MLSI_OP_LT, f_lt, d_lt, i_lt, true}, {MLSI_OP_LE, f_le, d_le, i_le, true},
-    {MLSI_OP_GT, f_gt, d_gt, i_gt, true}, {MLSI_OP_GE, f_ge, d_ge, i_ge, true},
+    {MLSI_OP_ADD, f_add, d_add, i_add},       {MLSI_OP_SUB, f_sub, d_sub, i_sub},
+    {MLSI_OP_MUL, f_mul, d_mul, i_mul},       {MLSI_OP_DIV, f_div, d_div, i_div},
+    {MLSI_OP_REM, f_rem, d_rem, i_rem},       {MLSI_OP_MOD, f_mod, d_mod, i_mod},
+    {MLSI_OP_POW, f_pow, d_pow, i_pow},       {MLSI_OP_ATAN2, f_atan2, d_atan2},
+    {MLSI_OP_MAX, f_max, d_max, i_max},       {MLSI_OP_MIN, f_min, d_min, i_min},
+    {MLSI_OP_AND, NULL, NULL, i_and},         {MLSI_OP_OR, NULL, NULL, i_or},
+    {MLSI_OP_XOR, NULL, NULL, i_xor},         {MLSI_OP_SHIFT_LEFT, NULL, NULL, i_shl},
+    {MLSI_OP_SHIFT_RIGHT, NULL, NULL, i_shr}, {MLSI_OP_EQ, f_eq, d_eq, i_eq, true},
+    {MLSI_OP_NE, f_ne, d_ne, i_ne, true},     {MLSI_OP_LT, f_lt, d_lt, i_lt, true},
+    {MLSI_OP_LE, f_le, d_le, i_le, true},     {MLSI_OP_GT, f_gt, d_gt, i_gt, true},
+    {MLSI_OP_GE, f_ge, d_ge, i_ge, true},
 };
 static const reference ternary[] = {{MLSI_OP_CLAMP, f_clamp, d_clamp, i_clamp},
                                     {MLSI_OP_FMA, f_fma, d_fma, i_fma}};
 
-/* ---- driver ----------------------------------------------------------------------------------------- */
+/* ---- driver ---------------------------------------------------------------------------------- */
 
 static bool is_logic(mlsi_op op) {
     return op == MLSI_OP_AND || op == MLSI_OP_OR || op == MLSI_OP_XOR || op == MLSI_OP_NOT;
@@ -249,18 +271,15 @@ END_TEST
 START_TEST(three_inputs) { check_table(ternary, sizeof ternary / sizeof ternary[0], 3); }
 END_TEST
 
-/* ---- gelu, select, cast ------------------------------------------------------------------------------- */
+/* ---- gelu, select, cast ---------------------------------------------------------------------- */
 
 static float gelu_of(float x, int64_t form) {
-    if (form == MLSI_GELU_ERF)
-        return (0.5f * x) * (1.0f + mlsi_ef_erf(x * 0.70710678118654752f));
+    if (form == MLSI_GELU_ERF) return (0.5f * x) * (1.0f + mlsi_ef_erf(x * 0.70710678118654752f));
     float cube = (x * x) * x;
-    return (0.5f * x) *
-           (1.0f + mlsi_ef_tanh(0.79788456080286536f * (x + 0.044715f * cube)));
+    return (0.5f * x) * (1.0f + mlsi_ef_tanh(0.79788456080286536f * (x + 0.044715f * cube)));
 }
 static double gelu_of_f64(double x, int64_t form) {
-    if (form == MLSI_GELU_ERF)
-        return (0.5 * x) * (1.0 + mlsi_ed_erf(x * 0.70710678118654752));
+    if (form == MLSI_GELU_ERF) return (0.5 * x) * (1.0 + mlsi_ed_erf(x * 0.70710678118654752));
     double cube = (x * x) * x;
     return (0.5 * x) * (1.0 + mlsi_ed_tanh(0.79788456080286536 * (x + 0.044715 * cube)));
 }
@@ -316,7 +335,8 @@ START_TEST(select_moves_bits) {
 }
 END_TEST
 
-/* An integer as a double that still rounds rightly to few bits: inexact values keep an odd last bit. */
+/* An integer as a double that still rounds rightly to few bits: inexact values keep an odd last
+ * bit. */
 static double odd_double(int64_t x) {
     long double wide = (long double)x; /* exact: 64 bits */
     double d = (double)wide;
@@ -363,13 +383,14 @@ START_TEST(cast_all_pairs) {
                 kc_call c = {.op = MLSI_OP_CAST, .attrs = &attrs, .n_in = 1, .n_out = 1};
                 c.in[0] = random_operand(&r, plain[from], rank, shape, false);
                 int64_t n = mlsi_view_count(&c.in[0].view);
-                if (plain[from] == MLSYS_I64 && n > 2) { /* one past a tie of bf16, of f16, of f32 */
+                if (plain[from] == MLSYS_I64 &&
+                    n > 2) { /* one past a tie of bf16, of f16, of f32 */
                     kc_set_i(&c.in[0].view, 0, (1LL << 62) + (1LL << 54) + 1);
                     kc_set_i(&c.in[0].view, 1, (1LL << 61) + (1LL << 37) + 1);
                 }
                 memcpy(c.in[0].before, c.in[0].block, c.in[0].bytes);
-                c.out[0] = kc_tensor_new(&r, plain[to], rank, shape,
-                                         (kc_layout)kc_int(&r, 0, KC_PADDED));
+                c.out[0] =
+                    kc_tensor_new(&r, plain[to], rank, shape, (kc_layout)kc_int(&r, 0, KC_PADDED));
                 kc_tensor e = kc_tensor_new(&r, plain[to], rank, shape, KC_DENSE);
                 for (int64_t i = 0; i < n; i++)
                     cast_element(&c.in[0].view, &e.view, i);

@@ -8,8 +8,8 @@
 
 enum { SEED = 20261203 };
 
-static const mlsys_dtype plain[] = {MLSYS_F32, MLSYS_F64,    MLSYS_F16, MLSYS_BF16,
-                                    MLSYS_I64, MLSYS_F8E4M3, MLSYS_I32, MLSYS_I16,
+static const mlsys_dtype plain[] = {MLSYS_F32, MLSYS_F64,    MLSYS_F16,    MLSYS_BF16,
+                                    MLSYS_I64, MLSYS_F8E4M3, MLSYS_I32,    MLSYS_I16,
                                     MLSYS_I8,  MLSYS_U8,     MLSYS_F8E5M2, MLSYS_BOOL};
 enum { PLAIN = (int)(sizeof plain / sizeof plain[0]), NUMBERS = PLAIN - 1 };
 
@@ -134,7 +134,8 @@ START_TEST(embedding) {
 }
 END_TEST
 
-/* q8_0: d * q, one rounding; the other formats are decoded by the code that quant_matmul's suite tests. */
+/* q8_0: d * q, one rounding; the other formats are decoded by the code that quant_matmul's suite
+ * tests. */
 START_TEST(embedding_of_blocks) {
     static const int64_t table[2] = {5, 96};
     kc_rng r = kc_seed(SEED + 2);
@@ -164,7 +165,7 @@ START_TEST(embedding_of_blocks) {
 }
 END_TEST
 
-/* ---- scatter ------------------------------------------------------------------------------------------- */
+/* ---- scatter --------------------------------------------------------------------------------- */
 
 static double update(int64_t kind, mlsys_dtype t, double y, double u) {
     bool f64 = t == MLSYS_F64;
@@ -218,8 +219,8 @@ START_TEST(scatter) {
         int u_rank = indexed_shape(&c.in[0].view, axis, &c.in[1].view, shape);
         c.in[2] = kc_tensor_new(&r, t, u_rank, shape, (kc_layout)kc_int(&r, 0, KC_BROADCAST));
         kc_fill(&r, &c.in[2], KC_ANY);
-        c.out[0] = kc_tensor_new(&r, t, rank, c.in[0].view.shape,
-                                 (kc_layout)kc_int(&r, 0, KC_PADDED));
+        c.out[0] =
+            kc_tensor_new(&r, t, rank, c.in[0].view.shape, (kc_layout)kc_int(&r, 0, KC_PADDED));
         kc_tensor e = kc_tensor_new(&r, t, rank, c.in[0].view.shape, KC_DENSE);
         scatter_reference(&c, axis, attrs.kind, &e.view);
         ck_assert_int_gt(kc_check(&c, &e, mlsi_dtype_get(t)->name), 0);
@@ -230,7 +231,7 @@ START_TEST(scatter) {
 }
 END_TEST
 
-/* ---- sort, topk ------------------------------------------------------------------------------------------ */
+/* ---- sort, topk ------------------------------------------------------------------------------ */
 
 static bool before(const mlsi_view *x, int64_t i, int64_t j, bool descending) {
     if (!mlsi_dtype_is_float(x->dtype)) {
@@ -278,7 +279,9 @@ START_TEST(sort_and_topk) {
             int64_t to = row / inner * out[axis] * inner + row % inner;
             for (int64_t i = 0; i < n; i++) { /* insertion: stable */
                 int64_t j = i;
-                for (; j > 0 && before(x, base + i * inner, base + order[j - 1] * inner, descending); j--)
+                for (;
+                     j > 0 && before(x, base + i * inner, base + order[j - 1] * inner, descending);
+                     j--)
                     order[j] = order[j - 1];
                 order[j] = i;
             }

@@ -8,8 +8,9 @@
 
 enum { SEED = 20261205 };
 
-static const mlsys_dtype plain[] = {MLSYS_F32, MLSYS_I8,     MLSYS_F64,  MLSYS_F16, MLSYS_BF16, MLSYS_I64,
-                                    MLSYS_I32, MLSYS_F8E4M3, MLSYS_BOOL, MLSYS_I16, MLSYS_U8, MLSYS_F8E5M2};
+static const mlsys_dtype plain[] = {MLSYS_F32,  MLSYS_I8,  MLSYS_F64, MLSYS_F16,
+                                    MLSYS_BF16, MLSYS_I64, MLSYS_I32, MLSYS_F8E4M3,
+                                    MLSYS_BOOL, MLSYS_I16, MLSYS_U8,  MLSYS_F8E5M2};
 enum { PLAIN = (int)(sizeof plain / sizeof plain[0]) };
 
 static void move(const mlsi_view *to, int64_t i, const mlsi_view *from, int64_t j) {
@@ -49,7 +50,8 @@ static int random_shape(kc_rng *r, int64_t *shape, int least_rank) {
     return rank;
 }
 
-/* A call with one input and an output of the given shape; e is the expected result, to be filled. */
+/* A call with one input and an output of the given shape; e is the expected result, to be filled.
+ */
 typedef struct move_case {
     kc_call c;
     kc_tensor e;
@@ -155,7 +157,8 @@ START_TEST(reshape_and_broadcast) {
                                         {4, 5, 3, 2}, {10, 2, 2, 3}, {0, 3, 4, 5},   {3, 0, 7, 1}};
     kc_rng r = kc_seed(SEED + 3);
     for (int repeat = 0; repeat < 200; repeat++) {
-        int from = (int)kc_int(&r, 0, 7), to = from < 6 ? (int)kc_int(&r, 0, 5) : (int)kc_int(&r, 6, 7);
+        int from = (int)kc_int(&r, 0, 7),
+            to = from < 6 ? (int)kc_int(&r, 0, 5) : (int)kc_int(&r, 6, 7);
         move_case m = begin(&r, MLSI_OP_RESHAPE, NULL, 4, shapes[from]);
         set_output(&r, &m, 4, shapes[to]);
         for (int64_t i = 0; i < count_of(4, shapes[to]); i++)
@@ -168,8 +171,7 @@ START_TEST(reshape_and_broadcast) {
         m = begin(&r, MLSI_OP_BROADCAST, NULL, rank - drop, small);
         set_output(&r, &m, rank, shape);
         for (int64_t i = 0; i < count_of(rank, shape); i++)
-            move(&m.e.view, i, &m.c.in[0].view,
-                 kc_broadcast_index(&m.c.in[0].view, &m.e.view, i));
+            move(&m.e.view, i, &m.c.in[0].view, kc_broadcast_index(&m.c.in[0].view, &m.e.view, i));
         finish(&m);
     }
 }
@@ -218,7 +220,8 @@ START_TEST(pad) {
     for (int repeat = 0; repeat < 200; repeat++) {
         int64_t shape[4], out[4], index[4];
         int rank = random_shape(&r, shape, 1);
-        mlsi_attr_pad attrs = {.low = {.n = rank}, .high = {.n = rank}, .value = repeat % 3 ? -1.5 : 0};
+        mlsi_attr_pad attrs = {
+            .low = {.n = rank}, .high = {.n = rank}, .value = repeat % 3 ? -1.5 : 0};
         for (int d = 0; d < rank; d++) {
             attrs.low.v[d] = kc_int(&r, -3, 4);
             attrs.high.v[d] = kc_int(&r, -3, 4);
@@ -306,8 +309,8 @@ START_TEST(windows) {
             size[d] = attrs.sizes.v[d] = kc_int(&r, 0, shape[d]);
             start[d] = kc_int(&r, 0, shape[d] - size[d]);
         }
-        move_case m = begin(&r, update ? MLSI_OP_DYNAMIC_UPDATE_SLICE : MLSI_OP_DYNAMIC_SLICE, &attrs,
-                            rank, shape);
+        move_case m = begin(&r, update ? MLSI_OP_DYNAMIC_UPDATE_SLICE : MLSI_OP_DYNAMIC_SLICE,
+                            &attrs, rank, shape);
         int s = update ? 2 : 1;
         m.c.n_in = s + 1;
         m.c.in[s] = kc_tensor_new(&r, MLSYS_I64, 1, &n_starts, (kc_layout)kc_int(&r, 0, KC_PADDED));
@@ -366,7 +369,7 @@ START_TEST(update_in_place) {
 }
 END_TEST
 
-/* ---- creation ----------------------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 START_TEST(iota_and_full) {
     kc_rng r = kc_seed(SEED + 9);
@@ -415,14 +418,17 @@ START_TEST(random_numbers) {
             uint64_t u = (uint64_t)i;
             bool f64 = m.t == MLSYS_F64;
             if (attrs.kind == MLSI_RANDOM_BITS)
-                kc_set_i(&m.e.view, i, m.t == MLSYS_I64 ? (int64_t)mlsi_rng_bits64(key, stream, u)
-                                                        : (int64_t)mlsi_rng_bits32(key, stream, u));
+                kc_set_i(&m.e.view, i,
+                         m.t == MLSYS_I64 ? (int64_t)mlsi_rng_bits64(key, stream, u)
+                                          : (int64_t)mlsi_rng_bits32(key, stream, u));
             else if (attrs.kind == MLSI_RANDOM_UNIFORM)
-                kc_set_f(&m.e.view, i, f64 ? mlsi_rng_uniform64(key, stream, u)
-                                           : (double)mlsi_rng_uniform32(key, stream, u));
+                kc_set_f(&m.e.view, i,
+                         f64 ? mlsi_rng_uniform64(key, stream, u)
+                             : (double)mlsi_rng_uniform32(key, stream, u));
             else
-                kc_set_f(&m.e.view, i, f64 ? mlsi_rng_normal64(key, stream, u)
-                                           : (double)mlsi_rng_normal32(key, stream, u));
+                kc_set_f(&m.e.view, i,
+                         f64 ? mlsi_rng_normal64(key, stream, u)
+                             : (double)mlsi_rng_normal32(key, stream, u));
         }
         finish(&m);
     }

@@ -20,7 +20,7 @@ static double larger(double a, double b) {
 }
 static double smaller(double a, double b) { return -larger(-a, -b); }
 
-/* ---- reductions -------------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 /* The elements of x of which result k is made, in row-major order of the reduced axes. */
 static int64_t row_of(const mlsi_view *x, const bool *reduced, int64_t k, int64_t *elements) {
@@ -149,9 +149,10 @@ START_TEST(long_rows) {
         int rank;
         int64_t shape[3];
         unsigned axes;
-    } cases[] = {{1, {4095}, 1},      {1, {4096}, 1},       {1, {4097}, 1},     {1, {70001}, 1},
-                 {2, {3, 9000}, 2},   {2, {9000, 3}, 1},    {2, {9000, 17}, 1}, {2, {257, 300}, 1},
-                 {2, {129, 256}, 1},  {3, {2, 300, 33}, 2}, {3, {90, 4, 41}, 5}, {3, {5, 40, 50}, 6}};
+    } cases[] = {{1, {4095}, 1},       {1, {4096}, 1},      {1, {4097}, 1},
+                 {1, {70001}, 1},      {2, {3, 9000}, 2},   {2, {9000, 3}, 1},
+                 {2, {9000, 17}, 1},   {2, {257, 300}, 1},  {2, {129, 256}, 1},
+                 {3, {2, 300, 33}, 2}, {3, {90, 4, 41}, 5}, {3, {5, 40, 50}, 6}};
     static const mlsi_op ops[] = {MLSI_OP_REDUCE_SUM, MLSI_OP_REDUCE_MEAN, MLSI_OP_REDUCE_PROD,
                                   MLSI_OP_REDUCE_MAX};
     kc_rng r = kc_seed(SEED + 1);
@@ -172,7 +173,7 @@ START_TEST(long_rows) {
 }
 END_TEST
 
-/* ---- argmax, argmin ------------------------------------------------------------------------------------ */
+/* ---- argmax, argmin -------------------------------------------------------------------------- */
 
 static int64_t extreme_at(const mlsi_view *x, const int64_t *at, int64_t n, bool greatest) {
     int64_t best = 0;
@@ -223,7 +224,7 @@ START_TEST(argmax_argmin) {
 }
 END_TEST
 
-/* ---- scan ------------------------------------------------------------------------------------------------ */
+/* ---- scan ------------------------------------------------------------------------------------ */
 
 typedef struct element {
     double f;

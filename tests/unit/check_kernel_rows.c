@@ -16,7 +16,7 @@ enum { FLOATS = (int)(sizeof floats / sizeof floats[0]) };
 static const int64_t widths[] = {1, 2, 5, 8, 16, 17, 64, 127, 128, 129, 300, 1000};
 enum { WIDTHS = (int)(sizeof widths / sizeof widths[0]) };
 
-/* ---- one row ------------------------------------------------------------------------------------------- */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 static double max_of(const double *x, int64_t n) {
     double m = -INFINITY;
@@ -76,7 +76,7 @@ static void norm_reference(double *y, const double *x, int64_t n, bool centre, f
     free(q);
 }
 
-/* ---- rows of a tensor -------------------------------------------------------------------------------------- */
+/* ---- rows of a tensor ------------------------------------------------------------------------ */
 
 typedef struct row_case {
     mlsi_op op;
@@ -89,16 +89,16 @@ static void row_reference(const row_case *k, double *y, const double *x, int64_t
     switch (k->op) {
     case MLSI_OP_SOFTMAX: softmax_reference(y, x, n, k->masked_zero); break;
     case MLSI_OP_LOG_SOFTMAX: log_softmax_reference(y, x, n); break;
-    default:
-        norm_reference(y, x, n, k->op == MLSI_OP_LAYER_NORM, k->eps, k->gamma, k->beta);
+    default: norm_reference(y, x, n, k->op == MLSI_OP_LAYER_NORM, k->eps, k->gamma, k->beta);
     }
 }
 
-/* Rows are `rows` groups of n elements `inner` apart: the linear index of element i of row (o, j) is
- * (o * n + i) * inner + j. */
+/* Rows are `rows` groups of n elements `inner` apart: the linear index of element i of row (o, j)
+ * is (o * n + i) * inner + j. */
 static void rows_reference(const row_case *k, const mlsi_view *x, const mlsi_view *y, int64_t n,
                            int64_t inner) {
-    double *from = malloc((size_t)(n + 1) * sizeof *from), *to = malloc((size_t)(n + 1) * sizeof *to);
+    double *from = malloc((size_t)(n + 1) * sizeof *from),
+           *to = malloc((size_t)(n + 1) * sizeof *to);
     int64_t rows = n ? mlsi_view_count(x) / n : 0;
     for (int64_t r = 0; r < rows; r++) {
         int64_t base = r / inner * n * inner + r % inner;
@@ -152,8 +152,7 @@ START_TEST(softmax_rows) {
         c.out[0] = kc_tensor_new(&r, t, 3, shape, (kc_layout)kc_int(&r, 0, KC_PADDED));
         kc_tensor e = kc_tensor_new(&r, t, 3, shape, KC_DENSE);
         row_case k = {.op = c.op, .masked_zero = attrs.masked_zero != 0};
-        rows_reference(&k, &c.in[0].view, &e.view, last ? shape[2] : shape[1],
-                       last ? 1 : shape[2]);
+        rows_reference(&k, &c.in[0].view, &e.view, last ? shape[2] : shape[1], last ? 1 : shape[2]);
         ck_assert_int_gt(kc_check(&c, &e, mlsi_dtype_get(t)->name), 0);
         kc_tensor_free(&e);
         kc_call_free(&c);
@@ -234,7 +233,7 @@ START_TEST(rows_in_place) {
 }
 END_TEST
 
-/* ---- one value per row ------------------------------------------------------------------------------------- */
+/* ---- one value per row ----------------------------------------------------------------------- */
 
 START_TEST(logsumexp_rows) {
     kc_rng r = kc_seed(SEED + 3);
@@ -317,7 +316,7 @@ START_TEST(cross_entropy_rows) {
 }
 END_TEST
 
-/* ---- rope ----------------------------------------------------------------------------------------------------- */
+/* ---- rope ------------------------------------------------------------------------------------ */
 
 static void rope_reference(const kc_call *c, bool halves, const mlsi_view *y) {
     const mlsi_view *x = &c->in[0].view, *p = &c->in[1].view;
@@ -329,7 +328,8 @@ static void rope_reference(const kc_call *c, bool halves, const mlsi_view *y) {
         for (int64_t i = 2 * n; i < D; i++)
             kc_set_f(y, row * D + i, kc_get_f(x, row * D + i));
         for (int64_t i = 0; i < n; i++) {
-            int64_t i0 = row * D + (halves ? i : 2 * i), i1 = row * D + (halves ? i + n : 2 * i + 1);
+            int64_t i0 = row * D + (halves ? i : 2 * i),
+                    i1 = row * D + (halves ? i + n : 2 * i + 1);
             float a = position * (float)kc_get_f(&c->in[2].view, i);
             float co = mlsi_ef_cos(a), si = mlsi_ef_sin(a);
             float x0 = (float)kc_get_f(x, i0), x1 = (float)kc_get_f(x, i1);
@@ -345,7 +345,8 @@ START_TEST(rope) {
         mlsys_dtype t = floats[repeat % FLOATS];
         int64_t n = kc_int(&r, 0, 40), shape[4] = {kc_int(&r, 1, 3), kc_int(&r, 0, 5),
                                                    kc_int(&r, 1, 4), 2 * n + kc_int(&r, 0, 5)};
-        if (repeat % 30 == 0) n = 1200, shape[3] = 2403; /* more pairs than fit the tables at once */
+        if (repeat % 30 == 0)
+            n = 1200, shape[3] = 2403; /* more pairs than fit the tables at once */
         int64_t positions[2] = {repeat % 3 == 1 ? 1 : shape[0], shape[1]};
         mlsi_attr_rope attrs = {.pairing = repeat % 2};
         kc_call c = {.op = MLSI_OP_ROPE, .attrs = &attrs, .n_in = 3, .n_out = 1};
@@ -356,7 +357,8 @@ START_TEST(rope) {
                                 repeat % 3 ? positions : positions + 1,
                                 (kc_layout)kc_int(&r, 0, KC_PADDED));
         for (int64_t i = 0; i < mlsi_view_count(&c.in[1].view); i++)
-            kc_set_i(&c.in[1].view, i, kc_int(&r, 0, 9) ? kc_int(&r, 0, 9000) : -kc_int(&r, 0, 99999));
+            kc_set_i(&c.in[1].view, i,
+                     kc_int(&r, 0, 9) ? kc_int(&r, 0, 9000) : -kc_int(&r, 0, 99999));
         memcpy(c.in[1].before, c.in[1].block, c.in[1].bytes);
         c.in[2] = kc_tensor_new(&r, MLSYS_F32, 1, &n, (kc_layout)kc_int(&r, 0, KC_PADDED));
         kc_fill(&r, &c.in[2], KC_FINITE);

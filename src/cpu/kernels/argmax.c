@@ -10,15 +10,20 @@ typedef struct arg_job {
 } arg_job;
 
 /* The extreme of one block, NaN if it holds one. */
-V_FN float block_extreme(const float *x, int64_t n, bool greatest)
-{
-    VF acc = vf_set1(x[0]);
+V_FN VF pick(VF a, VF b, bool greatest) { return greatest ? vf_maximum(a, b) : vf_minimum(a, b); }
+
+V_FN float block_extreme(const float *x, int64_t n, bool greatest) {
+    VF acc[4];
     int64_t i = 0;
-    for (; i + VF_LANES <= n; i += VF_LANES)
-        acc = greatest ? vf_maximum(vf_load(x + i), acc) : vf_minimum(vf_load(x + i), acc);
+    for (int r = 0; r < 4; r++)
+        acc[r] = vf_set1(x[0]);
+    for (; i + 4 * VF_LANES <= n; i += 4 * VF_LANES)
+        for (int r = 0; r < 4; r++)
+            acc[r] = pick(vf_load(x + i + r * VF_LANES), acc[r], greatest);
     for (; i < n; i++)
-        acc = greatest ? vf_maximum(vf_set1(x[i]), acc) : vf_minimum(vf_set1(x[i]), acc);
-    return greatest ? vf_reduce_maximum(acc) : vf_reduce_minimum(acc);
+        acc[0] = pick(vf_set1(x[i]), acc[0], greatest);
+    acc[0] = pick(pick(acc[0], acc[1], greatest), pick(acc[2], acc[3], greatest), greatest);
+    return greatest ? vf_reduce_maximum(acc[0]) : vf_reduce_minimum(acc[0]);
 }
 
 static int64_t position_of(const float *x, int64_t n, float value) {

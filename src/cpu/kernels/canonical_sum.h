@@ -1,8 +1,9 @@
-/* The canonical sum of docs/numerics.md on contiguous f32: chunks of 4096, 128 lanes, halving folds.
+/* The canonical sum of docs/numerics.md on contiguous f32: chunks of 4096, 128 lanes, halving
+ * folds.
  *
  * Register r of the accumulators holds lanes r * VF_LANES ... of the 128. Folding registers and
- * then the lanes of the last register is the stated fold, for every VF_LANES. A lane is never -0, so
- * adding +0 to lanes past the end changes nothing. */
+ * then the lanes of the last register is the stated fold, for every VF_LANES. A lane is never -0,
+ * so adding +0 to lanes past the end changes nothing. */
 #ifndef MLSI_KERNELS_CANONICAL_SUM_H
 #define MLSI_KERNELS_CANONICAL_SUM_H
 
@@ -15,14 +16,12 @@ enum { SUM_LANES = MLSI_SUM_LANES, SUM_CHUNK = MLSI_SUM_CHUNK, SUM_REGS = SUM_LA
 typedef VF (*sum_term)(VF x, VF c);
 V_FN VF term_identity(VF x, VF c) { return (void)c, x; }
 V_FN VF term_square(VF x, VF c) { return (void)c, vf_mul(x, x); }
-V_FN VF term_centred_square(VF x, VF c)
-{
+V_FN VF term_centred_square(VF x, VF c) {
     VF d = vf_sub(x, c);
     return vf_mul(d, d);
 }
 
-V_FN float sum_fold_registers(VF *acc)
-{
+V_FN float sum_fold_registers(VF *acc) {
     for (int h = SUM_REGS / 2; h >= 1; h /= 2)
         for (int r = 0; r < h; r++)
             acc[r] = vf_add(acc[r], acc[r + h]);
@@ -30,8 +29,7 @@ V_FN float sum_fold_registers(VF *acc)
 }
 
 /* One chunk, n <= SUM_CHUNK. With y, the terms are also stored (y may be x). */
-V_FN float sum_chunk(float *y, const float *x, int64_t n, sum_term term, VF c)
-{
+V_FN float sum_chunk(float *y, const float *x, int64_t n, sum_term term, VF c) {
     VF acc[SUM_REGS];
     int64_t i = 0;
     for (int r = 0; r < SUM_REGS; r++)
@@ -55,8 +53,7 @@ V_FN float sum_chunk(float *y, const float *x, int64_t n, sum_term term, VF c)
 }
 
 /* The whole sum of terms. */
-V_FN float sum_terms(float *y, const float *x, int64_t n, sum_term term, VF c)
-{
+V_FN float sum_terms(float *y, const float *x, int64_t n, sum_term term, VF c) {
     if (n <= SUM_CHUNK) return sum_chunk(y, x, n, term, c);
     mlsi_sum_tree tree;
     mlsi_sum_tree_init(&tree, false, true);

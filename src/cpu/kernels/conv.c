@@ -1,10 +1,12 @@
 /* conv and transposed conv, direct.
  *
  * A work item is a panel of 64 result positions of one image and group. The elements that meet a
- * segment of 256 (channel, cell) pairs are laid out as a [256][64] block, padding as zeros, and every
- * output channel takes its chain over that block: the stated order (segments of 256 FMA chains, added in
- * ascending order), and the block stays in the nearest caches while the weights stream by. */
+ * segment of 256 (channel, cell) pairs are laid out as a [256][64] block, padding as zeros, and
+ * every output channel takes its chain over that block: the stated order (segments of 256 FMA
+ * chains, added in ascending order), and the block stays in the nearest caches while the weights
+ * stream by. */
 #include "cpu/kernels/window.h"
+#include "core/faults.h"
 
 #include <math.h>
 
@@ -23,7 +25,7 @@ typedef struct conv_job {
     const mlsi_view *x, *y;
     const mlsi_attr_conv *attrs;
     int64_t in_group, out_group, k;
-    const float *weights; /* [groups * out_group][k] */
+    const float *weights;                   /* [groups * out_group][k] */
     int64_t panels, splits, split_channels; /* the channels of a group are cut into splits */
     char *work;
     int64_t work_stride;
@@ -36,11 +38,10 @@ typedef struct conv_scratch {
     float *sum;   /* [split_channels][WINDOW_PANEL] */
 } conv_scratch;
 
-/* ---- the block ------------------------------------------------------------------------------------ */
+/* ---- the block ------------------------------------------------------------------------------- */
 
 /* Lane group [j, j + VF_LANES) of one block row; consecutive f32 inside x take one load. */
-V_FN void fill_lanes(float *to, const char *channel, const int64_t *offset, mlsys_dtype t)
-{
+V_FN void fill_lanes(float *to, const char *channel, const int64_t *offset, mlsys_dtype t) {
     bool run = t == MLSYS_F32;
     for (int i = 0; i < VF_LANES; i++)
         run = run && window_inside(offset[i]) && offset[i] - offset[0] == 4 * i;
@@ -68,12 +69,11 @@ static void fill_block(const conv_job *job, const char *image, int64_t k0, int64
     }
 }
 
-/* ---- register tiles ------------------------------------------------------------------------------- */
+/* ---- register tiles -------------------------------------------------------------------------- */
 
 /* sum[m][0..TILE_N) (+)= the chains of m channels over kn block rows. */
 V_FN void tile(int m, const float *w, int64_t w_step, const float *block, int64_t kn, float *sum,
-               bool first)
-{
+               bool first) {
     VF s0[TILE_M], s1[TILE_M];
     for (int i = 0; i < m; i++)
         s0[i] = s1[i] = vf_zero();
@@ -87,7 +87,8 @@ V_FN void tile(int m, const float *w, int64_t w_step, const float *block, int64_
     }
     for (int i = 0; i < m; i++) {
         float *to = sum + i * WINDOW_PANEL;
-        vf_store(to, first ? s0[i] : vf_add(vf_load(to), s0[i]));
+        bool alone = first || mlsi_fault(MLSI_FAULT_CPU_CONV_SEGMENT);
+        vf_store(to, alone ? s0[i] : vf_add(vf_load(to), s0[i]));
         vf_store(to + VF_LANES, first ? s1[i] : vf_add(vf_load(to + VF_LANES), s1[i]));
     }
 }
@@ -122,7 +123,7 @@ static void segment_products(const conv_job *job, const float *w, int64_t channe
     }
 }
 
-/* ---- items ----------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 static conv_scratch scratch_of(const conv_job *job, int worker) {
     char *at = job->work + worker * job->work_stride;
@@ -148,8 +149,9 @@ static void conv_item(const void *user, int64_t item, int64_t last, int worker) 
         for (int64_t i = 0; i < job->w.cells * WINDOW_PANEL; i++)
             s.offset[i] = WINDOW_PAD; /* positions past the end read nothing */
         window_offsets(&job->w, first, n, s.offset, s.y_offset);
-        const char *x = (const char *)job->x->data + (image * job->x->strides[0] +
-                                                      g * job->in_group * job->x->strides[1]) * x_size;
+        const char *x =
+            (const char *)job->x->data +
+            (image * job->x->strides[0] + g * job->in_group * job->x->strides[1]) * x_size;
         const float *w = job->weights + (g * job->out_group + o0) * job->k;
         for (int64_t k0 = 0; k0 < job->k || k0 == 0; k0 += SEGMENT) {
             int64_t kn = job->k - k0 < SEGMENT ? job->k - k0 : SEGMENT;
@@ -165,14 +167,14 @@ static void conv_item(const void *user, int64_t item, int64_t last, int worker) 
     }
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 static bool weights_direct(const mlsi_attr_conv *attrs, const mlsi_view *w) {
     return !attrs->transposed && w->dtype == MLSYS_F32 && mlsi_view_contiguous(w);
 }
 
-/* [Cout][channel of the group][cells] from w [Cout, C/groups, cells] or, transposed, [C, Cout/groups,
- * cells]. */
+/* [Cout][channel of the group][cells] from w [Cout, C/groups, cells] or, transposed, [C,
+ * Cout/groups, cells]. */
 static void pack_weights(const conv_job *job, const mlsi_view *w, float *to) {
     int64_t size = mlsi_dtype_size(w->dtype), rows = job->out_group * job->attrs->groups;
     for (int64_t o = 0; o < rows; o++)
@@ -182,7 +184,8 @@ static void pack_weights(const conv_job *job, const mlsi_view *w, float *to) {
                 i0 = o / job->out_group * job->in_group + c;
                 i1 = o % job->out_group;
             }
-            const char *from = (const char *)w->data + (i0 * w->strides[0] + i1 * w->strides[1]) * size;
+            const char *from =
+                (const char *)w->data + (i0 * w->strides[0] + i1 * w->strides[1]) * size;
             for (int64_t cell = 0; cell < job->w.cells; cell++) {
                 int64_t offset = 0, rest = cell;
                 for (int d = w->rank - 1; d >= 2; d--) {
@@ -194,7 +197,7 @@ static void pack_weights(const conv_job *job, const mlsi_view *w, float *to) {
         }
 }
 
-/* ---- f64 -------------------------------------------------------------------------------------------- */
+/* ---- f64 ------------------------------------------------------------------------------------- */
 
 static double element64(const char *at) {
     double v;
@@ -234,12 +237,13 @@ static void conv_item64(const void *user, int64_t item, int64_t last, int worker
     conv_scratch s = scratch_of(job, worker);
     for (; item < last; item++) {
         int64_t first = item % job->panels * WINDOW_PANEL, image = item / job->panels;
-        int64_t n = job->w.positions - first < WINDOW_PANEL ? job->w.positions - first : WINDOW_PANEL;
+        int64_t n =
+            job->w.positions - first < WINDOW_PANEL ? job->w.positions - first : WINDOW_PANEL;
         window_offsets(&job->w, first, n, s.offset, s.y_offset);
         for (int64_t o = 0; o < y->shape[1]; o++) {
-            const char *from = (const char *)x->data +
-                               (image * x->strides[0] +
-                                o / job->out_group * job->in_group * x->strides[1]) * 8;
+            const char *from =
+                (const char *)x->data +
+                (image * x->strides[0] + o / job->out_group * job->in_group * x->strides[1]) * 8;
             char *to = (char *)y->data + (image * y->strides[0] + o * y->strides[1]) * 8;
             for (int64_t j = 0; j < n; j++) {
                 double v = conv_dot64(job, (const mlsi_view *)(const void *)job->weights, from, o,
@@ -250,7 +254,7 @@ static void conv_item64(const void *user, int64_t item, int64_t last, int worker
     }
 }
 
-/* ---- the op ------------------------------------------------------------------------------------------ */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 static void describe(const mlsi_kernel_args *args, conv_job *job) {
     const mlsi_view *x = &args->in[0], *w = &args->in[1], *y = &args->out[0];

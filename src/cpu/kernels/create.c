@@ -2,7 +2,7 @@
 #include "cpu/kernels/copy_view.h"
 #include "core/rng.h"
 
-/* ---- full ----------------------------------------------------------------------------------------- */
+/* ---- full ------------------------------------------------------------------------------------ */
 
 static mlsys_status full_run(const mlsi_kernel_args *args) {
     const mlsi_attr_full *attrs = args->attrs;
@@ -17,7 +17,7 @@ static mlsys_status full_run(const mlsi_kernel_args *args) {
     return MLSYS_OK;
 }
 
-/* ---- iota ----------------------------------------------------------------------------------------- */
+/* ---- iota ------------------------------------------------------------------------------------ */
 
 typedef struct iota_job {
     mlsi_view line; /* y along the axis */
@@ -64,7 +64,7 @@ static mlsys_status iota_run(const mlsi_kernel_args *args) {
     return MLSYS_OK;
 }
 
-/* ---- random --------------------------------------------------------------------------------------- */
+/* ---- random ---------------------------------------------------------------------------------- */
 
 typedef struct random_job {
     const mlsi_view *y;
@@ -104,9 +104,8 @@ static void random_range(const void *user, int64_t first, int64_t last, int work
 static mlsys_status random_run(const mlsi_kernel_args *args) {
     enum { GRAIN = 4096 };
     const mlsi_attr_random *attrs = args->attrs;
-    random_job job = {.y = &args->out[0],
-                      .kind = (int)attrs->kind,
-                      .size = mlsi_dtype_size(args->out[0].dtype)};
+    random_job job = {
+        .y = &args->out[0], .kind = (int)attrs->kind, .size = mlsi_dtype_size(args->out[0].dtype)};
     memcpy(&job.key, args->in[0].data, 8);
     memcpy(&job.stream, args->in[1].data, 8);
     MLSI_TRY(mlsi_rng_check(job.y->dtype, job.kind));
@@ -120,11 +119,10 @@ static bool accepts_random(const mlsi_query *q) {
 }
 
 #define CREATE_ROW(ID, id, accept)                                                                 \
-    {.op = MLSI_OP_##ID,                                                                           \
-     .isa = MLSI_K_ISA,                                                                            \
-     .name = MLSI_K_NAME(#id),                                                                     \
-     .accepts = accept,                                                                            \
-     .run = id##_run}
+    {                                                                                              \
+        .op = MLSI_OP_##ID, .isa = MLSI_K_ISA, .name = MLSI_K_NAME(#id), .accepts = accept,        \
+        .run = id##_run                                                                            \
+    }
 
 MLSI_KERNEL_TABLE(create) = {
     CREATE_ROW(IOTA, iota, accepts_created),

@@ -8,9 +8,10 @@
 #define MLSI_KERNELS_ELEMENTWISE_H
 
 #include "cpu/kernels/stage.h"
+#include "core/faults.h"
 
-/* y[i] = f(x[0][i], x[1][i], ...), i < n, in the compute type of t, the dtype of the operands. y may
- * be one of the x. */
+/* y[i] = f(x[0][i], x[1][i], ...), i < n, in the compute type of t, the dtype of the operands. y
+ * may be one of the x. */
 typedef void (*elementwise_fn)(void *y, const void *const *x, int64_t n, mlsys_dtype t);
 
 typedef struct elementwise_op {
@@ -46,6 +47,7 @@ typedef struct elementwise_job {
     int inputs;
     mlsys_dtype type, out_type;
     bool predicate;
+    bool stream; /* the output is large */
 } elementwise_job;
 
 static inline int stage_size(mlsys_dtype t) { return compute_type_of(t) == COMPUTE_F32 ? 4 : 8; }
@@ -56,7 +58,8 @@ static inline void elementwise_run_blocks(const void *user, char *const *p, cons
     stage_block in[ELEMENTWISE_INPUTS], out;
     const void *x[ELEMENTWISE_INPUTS];
     int out_size = mlsi_dtype_size(job->out_type);
-    bool out_direct = job->predicate ? stride[0] == 1 : is_staged(job->out_type, stride[0]);
+    bool dense = job->predicate ? stride[0] == 1 : is_staged(job->out_type, stride[0]);
+    bool out_direct = dense && !job->stream;
     (void)worker;
     for (int64_t i = 0; i < n; i += STAGE) {
         int64_t m = n - i < STAGE ? n - i : STAGE;
@@ -64,17 +67,28 @@ static inline void elementwise_run_blocks(const void *user, char *const *p, cons
             const char *src = p[k + 1] + i * stride[k + 1];
             bool direct = is_staged(job->type, stride[k + 1]);
             x[k] = direct ? (const void *)src : &in[k];
-            if (!direct && (i == 0 || stride[k + 1] != 0))
+            if (!direct &&
+                (i == 0 || (stride[k + 1] != 0 && !mlsi_fault(MLSI_FAULT_CPU_STAGE_ONCE))))
                 stage_load(&in[k], src, job->type, stride[k + 1], m);
         }
         char *dst = p[0] + i * stride[0];
         job->fn(out_direct ? (void *)dst : &out, x, m, job->type);
         if (out_direct) continue;
-        if (job->predicate)
+        if (dense)
+            stream_bytes(dst, (const char *)&out, m * out_size);
+        else if (job->predicate)
             stage_move(dst, stride[0], (const char *)&out, out_size, out_size, m);
         else
             stage_store(dst, job->out_type, stride[0], &out, m);
     }
+    if (job->stream) v_stream_fence();
+}
+
+/* In place, the lines of the output have been read anyway. */
+static inline bool shares_input(const mlsi_kernel_args *args) {
+    for (int i = 0; i < args->n_in; i++)
+        if (args->in[i].data == args->out[0].data) return true;
+    return false;
 }
 
 static inline mlsys_status elementwise_run(const mlsi_kernel_args *args, const elementwise_op *op) {
@@ -89,11 +103,12 @@ static inline mlsys_status elementwise_run(const mlsi_kernel_args *args, const e
         views[i + 1] = &args->in[i];
     job.fn = op->fn[compute_type_of(job.type)];
     mlsi_iter_init(&it, views, 1 + args->n_in);
+    job.stream = it.count * mlsi_dtype_size(job.out_type) >= STREAM_BYTES && !shares_input(args);
     mlsi_iter_run(&it, args->pool, GRAIN, elementwise_run_blocks, &job);
     return MLSYS_OK;
 }
 
-/* ---- op functions from expressions ------------------------------------------------------------- */
+/* ---- op functions from expressions ----------------------------------------------------------- */
 
 /* Expressions in a, b, c, the operands. MAP_F32 sees vectors (VF), the others scalars. Unused
  * operands alias x[0] and cost nothing. */
@@ -137,11 +152,9 @@ static inline mlsys_status elementwise_run(const mlsi_kernel_args *args, const e
         return elementwise_run(args, &op);                                                         \
     }
 #define ELEMENTWISE_ROW(ID, id, accept, shareable)                                                 \
-    {.op = MLSI_OP_##ID,                                                                           \
-     .isa = MLSI_K_ISA,                                                                            \
-     .name = MLSI_K_NAME(#id),                                                                     \
-     .accepts = accept,                                                                            \
-     .run = id##_run,                                                                              \
-     .in_place = shareable}
+    {                                                                                              \
+        .op = MLSI_OP_##ID, .isa = MLSI_K_ISA, .name = MLSI_K_NAME(#id), .accepts = accept,        \
+        .run = id##_run, .in_place = shareable                                                     \
+    }
 
 #endif

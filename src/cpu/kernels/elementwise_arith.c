@@ -55,7 +55,7 @@ V_FN VF sign32(VF a) {
     return vf_select(keep, a, vf_copysign(vf_set1(1.0f), a));
 }
 
-/* ---- one input --------------------------------------------------------------------------------- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
 MAP_F32(neg, 1, vf_neg(a))
 MAP_F64(neg, 1, -a)
@@ -98,7 +98,7 @@ MAP_F64(relu, 1, max64(a, 0.0))
 MAP_I64(relu, 1, a > 0 ? a : 0)
 ELEMENTWISE_OP(relu, relu_f32, relu_f64, relu_i64, false)
 
-/* ---- two inputs -------------------------------------------------------------------------------- */
+/* ---- two inputs ------------------------------------------------------------------------------ */
 
 MAP_F32(add, 2, vf_add(a, b))
 MAP_F64(add, 2, a + b)
@@ -109,7 +109,7 @@ MAP_F64(sub, 2, a - b)
 MAP_I64(sub, 2, wrap_sub(a, b))
 ELEMENTWISE_OP(sub, sub_f32, sub_f64, sub_i64, false)
 MAP_F32(mul, 2, vf_mul(a, b))
-MAP_F64(mul, 2, a * b)
+MAP_F64(mul, 2, a *b)
 MAP_I64(mul, 2, wrap_mul(a, b))
 ELEMENTWISE_OP(mul, mul_f32, mul_f64, mul_i64, false)
 MAP_F32(div, 2, vf_div(a, b))
@@ -137,7 +137,7 @@ MAP_F64(min, 2, min64(a, b))
 MAP_I64(min, 2, a < b ? a : b)
 ELEMENTWISE_OP(min, min_f32, min_f64, min_i64, false)
 
-/* ---- three inputs ------------------------------------------------------------------------------ */
+/* ---- three inputs ---------------------------------------------------------------------------- */
 
 MAP_F32(clamp, 3, vf_minimum(vf_maximum(a, b), c))
 MAP_F64(clamp, 3, min64(max64(a, b), c))

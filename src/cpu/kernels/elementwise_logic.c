@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* ---- predicates: operands of any dtype, result bool ------------------------------------------- */
+/* ---- predicates: operands of any dtype, result bool ------------------------------------------ */
 
 #define COMPARE(name, operator)                                                                    \
     MAP_SCALAR(name, f32, float, uint8_t, 2, a operator b)                                         \
@@ -26,11 +26,11 @@ MAP_SCALAR(is_finite, f64, double, uint8_t, 1, isfinite(a) != 0)
 MAP_SCALAR(is_finite, i64, int64_t, uint8_t, 1, 1)
 ELEMENTWISE_OP(is_finite, is_finite_f32, is_finite_f64, is_finite_i64, true)
 
-/* ---- bits: integers bit by bit, bool as truth values -------------------------------------------- */
+/* ---- bits: integers bit by bit, bool as truth values ----------------------------------------- */
 
 MAP_I64(not, 1, t == MLSYS_BOOL ? !a : ~a)
 ELEMENTWISE_OP(not, NULL, NULL, not_i64, false)
-MAP_I64(and, 2, a & b)
+MAP_I64(and, 2, a &b)
 ELEMENTWISE_OP(and, NULL, NULL, and_i64, false)
 MAP_I64(or, 2, a | b)
 ELEMENTWISE_OP(or, NULL, NULL, or_i64, false)
@@ -49,12 +49,12 @@ ELEMENTWISE_OP(shift_left, NULL, NULL, shift_left_i64, false)
 MAP_I64(shift_right, 2, shift_right(a, b, 8 * mlsi_dtype_size(t)))
 ELEMENTWISE_OP(shift_right, NULL, NULL, shift_right_i64, false)
 
-/* ---- select(condition, a, b): bit for bit, by element size --------------------------------------- */
+/* ---- select(condition, a, b): bit for bit, by element size ----------------------------------- */
 
 #define SELECT(type)                                                                               \
     for (int64_t i = 0; i < n; i++) {                                                              \
         type v;                                                                                    \
-        memcpy(&v, p[1][i * stride[1]] ? p[2] + i * stride[2] : p[3] + i * stride[3], sizeof v);    \
+        memcpy(&v, p[1][i * stride[1]] ? p[2] + i *stride[2] : p[3] + i * stride[3], sizeof v);    \
         memcpy(p[0] + i * stride[0], &v, sizeof v);                                                \
     }                                                                                              \
     break

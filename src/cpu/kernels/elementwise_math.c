@@ -37,19 +37,15 @@ MAP_F32(atan2, 2, ef_atan2(a, b))
 MAP_F64(atan2, 2, mlsi_ed_atan2(a, b))
 ELEMENTWISE_OP(atan2, atan2_f32, atan2_f64, NULL, false)
 
-/* ---- activations: every written operation rounds ------------------------------------------------ */
+/* ---- activations: every written operation rounds --------------------------------------------- */
 
-
-V_FN VF gelu_tanh(VF x)
-{
+V_FN VF gelu_tanh(VF x) {
     VF cube = vf_mul(vf_mul(x, x), x);
-    VF inner = vf_mul(vf_set1(0.79788456080286536f),
-                      vf_add(x, vf_mul(vf_set1(0.044715f), cube)));
+    VF inner = vf_mul(vf_set1(0.79788456080286536f), vf_add(x, vf_mul(vf_set1(0.044715f), cube)));
     return vf_mul(vf_mul(vf_set1(0.5f), x), vf_add(vf_set1(1.0f), ef_tanh(inner)));
 }
 
-V_FN VF gelu_erf(VF x)
-{
+V_FN VF gelu_erf(VF x) {
     VF e = ef_erf(vf_mul(x, vf_set1(0.70710678118654752f)));
     return vf_mul(vf_mul(vf_set1(0.5f), x), vf_add(vf_set1(1.0f), e));
 }
@@ -69,7 +65,7 @@ MAP_F32(sigmoid, 1, ef_sigmoid(a))
 MAP_F64(sigmoid, 1, sigmoid64(a))
 ELEMENTWISE_OP(sigmoid, sigmoid_f32, sigmoid_f64, NULL, false)
 MAP_F32(silu, 1, vf_mul(a, ef_sigmoid(a)))
-MAP_F64(silu, 1, a * sigmoid64(a))
+MAP_F64(silu, 1, a *sigmoid64(a))
 ELEMENTWISE_OP(silu, silu_f32, silu_f64, NULL, false)
 MAP_F32(gelu_tanh, 1, gelu_tanh(a))
 MAP_F64(gelu_tanh, 1, gelu_tanh64(a))

@@ -5,13 +5,14 @@
 
 enum { INDEX_GRAIN_BYTES = 1 << 16 };
 
-/* ---- gather ------------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 typedef struct gather_job {
     mlsi_iter slab; /* x and y without the axis and the index dims: view 0 is y */
     const mlsi_view *x, *y;
     int axis, index_dims;
     int64_t size;
+    copy_job copy;
     const int64_t *index;
 } gather_job;
 
@@ -22,12 +23,13 @@ static void gather_range(const void *user, int64_t j, int64_t last, int worker) 
     for (; j < last; j++) {
         int64_t to = dims_offset(job->y, job->axis, job->index_dims, j);
         slab.base[0] = (char *)job->y->data + to * job->size;
-        slab.base[1] = (char *)job->x->data + job->index[j] * job->x->strides[job->axis] * job->size;
+        slab.base[1] =
+            (char *)job->x->data + job->index[j] * job->x->strides[job->axis] * job->size;
         if (slab.rank == 1)
             stage_move(slab.base[0], slab.strides[0][0], slab.base[1], slab.strides[1][0],
                        (int)job->size, slab.shape[0]);
         else
-            mlsi_iter_run(&slab, NULL, slab.count, copy_run, &job->size);
+            mlsi_iter_run(&slab, NULL, slab.count, copy_run, &job->copy);
     }
 }
 
@@ -49,6 +51,7 @@ static mlsys_status gather_run(const mlsi_kernel_args *args) {
                       .index_dims = ids->rank,
                       .size = mlsi_dtype_size(x->dtype),
                       .index = args->work};
+    job.copy.size = job.size;
     MLSI_TRY(load_indices("gather", ids, x->shape[job.axis], args->work));
     if (mlsi_view_count(y) == 0) return MLSYS_OK;
     mlsi_view slab_y = mlsi_view_drop(y, job.axis, ids->rank);
@@ -65,7 +68,7 @@ static bool accepts_gather(const mlsi_query *q) {
            is_index_dtype(q->in[1].dtype);
 }
 
-/* ---- embedding ---------------------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 typedef struct embedding_job {
     const mlsi_view *table, *ids, *y;
@@ -100,8 +103,7 @@ static void embedding_range(const void *user, int64_t j, int64_t last, int worke
     int64_t size = mlsi_dtype_size(job->y->dtype);
     (void)worker;
     for (; j < last; j++)
-        embedding_row(job,
-                      (char *)job->y->data + dims_offset(job->y, 0, job->ids->rank, j) * size,
+        embedding_row(job, (char *)job->y->data + dims_offset(job->y, 0, job->ids->rank, j) * size,
                       (const char *)job->table->data + job->index[j] * row_bytes);
 }
 

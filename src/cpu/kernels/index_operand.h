@@ -1,8 +1,10 @@
-/* Index operands: values checked against [-n, n) and gathered into one array of non-negative i64. */
+/* Index operands: values checked against [-n, n) and gathered into one array of non-negative i64.
+ */
 #ifndef MLSI_KERNELS_INDEX_OPERAND_H
 #define MLSI_KERNELS_INDEX_OPERAND_H
 
 #include "cpu/kernels/stage.h"
+#include "core/faults.h"
 
 /* Element offset of the linear row-major index i within dims [first, first + count) of v. */
 static inline int64_t dims_offset(const mlsi_view *v, int first, int count, int64_t i) {
@@ -22,7 +24,7 @@ static inline mlsys_status load_indices(const char *op, const mlsi_view *ids, in
     for (int64_t j = 0; j < count; j++) {
         const char *at = (const char *)ids->data + dims_offset(ids, 0, ids->rank, j) * size;
         load_i64(&to[j], at, ids->dtype, size, 1);
-        if (to[j] < -n || to[j] >= n)
+        if (to[j] < -n || to[j] >= n + mlsi_fault(MLSI_FAULT_CPU_INDEX_END))
             return mlsi_fail(MLSYS_E_ARG,
                              "%s: indices: index %lld at position %lld outside [%lld,%lld)", op,
                              (long long)to[j], (long long)j, (long long)-n, (long long)n);

@@ -1,12 +1,13 @@
 /* Ops that only move elements: copies of views, and ops that fill parts of their output. */
 #include "cpu/kernels/copy_view.h"
+#include "core/faults.h"
 
 static bool accepts_same_dtype(const mlsi_query *q) { return q->in[0].dtype == q->out[0].dtype; }
 static bool accepts_plain(const mlsi_query *q) {
     return accepts_same_dtype(q) && is_plain(q->out[0].dtype);
 }
 
-/* ---- views of operand 0 ------------------------------------------------------------------------ */
+/* ---- views of operand 0 ---------------------------------------------------------------------- */
 
 /* COPY and BROADCAST. */
 static mlsys_status copy_run_op(const mlsi_kernel_args *args) {
@@ -99,7 +100,7 @@ static mlsys_status reshape_run(const mlsi_kernel_args *args) {
     return MLSYS_OK;
 }
 
-/* ---- pad, concat ------------------------------------------------------------------------------- */
+/* ---- pad, concat ----------------------------------------------------------------------------- */
 
 static mlsi_view scalar_view(void *bytes, mlsys_dtype t) {
     return (mlsi_view){.data = bytes, .dtype = t, .rank = 0};
@@ -148,7 +149,7 @@ static mlsys_status concat_run(const mlsi_kernel_args *args) {
     return MLSYS_OK;
 }
 
-/* ---- windows at run-time positions ------------------------------------------------------------- */
+/* ---- windows at run-time positions ----------------------------------------------------------- */
 
 /* window = whole[starts..., size of window]; a start outside is an error, never clamped. */
 static mlsys_status locate_window(const char *op, const mlsi_view *starts, const mlsi_view *whole,
@@ -157,9 +158,9 @@ static mlsys_status locate_window(const char *op, const mlsi_view *starts, const
     for (int d = 0; d < whole->rank; d++) {
         int64_t start = 0, room = whole->shape[d] - sizes[d];
         int bytes = mlsi_dtype_size(starts->dtype);
-        load_i64(&start, (const char *)starts->data + d * starts->strides[0] * bytes,
-                 starts->dtype, bytes, 1);
-        if (start < 0 || start > room)
+        load_i64(&start, (const char *)starts->data + d * starts->strides[0] * bytes, starts->dtype,
+                 bytes, 1);
+        if (start < 0 || start > room + mlsi_fault(MLSI_FAULT_CPU_WINDOW_END))
             return mlsi_fail(MLSYS_E_ARG,
                              "%s: start outside its range: axis %d, start %lld, size %lld, extent "
                              "%lld",
@@ -172,8 +173,8 @@ static mlsys_status locate_window(const char *op, const mlsi_view *starts, const
 
 static mlsys_status dynamic_slice_run(const mlsi_kernel_args *args) {
     mlsi_view window;
-    MLSI_TRY(locate_window("dynamic_slice", &args->in[1], &args->in[0], args->out[0].shape,
-                           &window));
+    MLSI_TRY(
+        locate_window("dynamic_slice", &args->in[1], &args->in[0], args->out[0].shape, &window));
     copy_view(&args->out[0], &window, args->pool);
     return MLSYS_OK;
 }
@@ -194,12 +195,10 @@ static bool accepts_window(const mlsi_query *q) {
 }
 
 #define MOVEMENT_ROW(ID, id, accept, shareable)                                                    \
-    {.op = MLSI_OP_##ID,                                                                           \
-     .isa = MLSI_K_ISA,                                                                            \
-     .name = MLSI_K_NAME(#id),                                                                     \
-     .accepts = accept,                                                                            \
-     .run = id##_run,                                                                              \
-     .in_place = shareable}
+    {                                                                                              \
+        .op = MLSI_OP_##ID, .isa = MLSI_K_ISA, .name = MLSI_K_NAME(#id), .accepts = accept,        \
+        .run = id##_run, .in_place = shareable                                                     \
+    }
 
 MLSI_KERNEL_TABLE(movement) = {
     {.op = MLSI_OP_COPY,

@@ -1,6 +1,7 @@
 /* Pooling: maximum, average or sum over a sliding window. */
 #include "cpu/kernels/canonical_sum.h"
 #include "cpu/kernels/window.h"
+#include "core/faults.h"
 
 #include <math.h>
 
@@ -18,10 +19,9 @@ typedef struct pool_scratch {
     float *lanes; /* [SUM_LANES][WINDOW_PANEL] */
 } pool_scratch;
 
-/* ---- f32: 64 positions side by side, one lane of the canonical sum per row ----------------------- */
+/* ---- f32: 64 positions side by side, one lane of the canonical sum per row ------------------- */
 
-V_FN void combine_rows(bool max, float *lane, const float *v)
-{
+V_FN void combine_rows(bool max, float *lane, const float *v) {
     for (int i = 0; i < WINDOW_PANEL; i += VF_LANES) {
         VF a = vf_load(lane + i), b = vf_load(v + i);
         vf_store(lane + i, max ? vf_maximum(a, b) : vf_add(a, b));
@@ -40,7 +40,8 @@ static void panel_f32(const pool_job *job, const char *x, int64_t n, pool_scratc
         float v[WINDOW_PANEL];
         for (int64_t j = 0; j < WINDOW_PANEL; j++) {
             v[j] = neutral;
-            if (j < n && window_inside(offset[j])) load_f32(&v[j], x + offset[j], job->x->dtype, 4, 1);
+            if (j < n && window_inside(offset[j]))
+                load_f32(&v[j], x + offset[j], job->x->dtype, 4, 1);
         }
         float *lane = s->lanes + cell % SUM_LANES * WINDOW_PANEL;
         if (max)
@@ -58,7 +59,7 @@ static void panel_f32(const pool_job *job, const char *x, int64_t n, pool_scratc
         }
 }
 
-/* ---- any dtype, any number of cells: one position at a time --------------------------------------- */
+/* ---- any dtype, any number of cells: one position at a time ---------------------------------- */
 
 static double larger(double a, double b) {
     if (isnan(a) || isnan(b)) return a + b;
@@ -105,14 +106,16 @@ static int64_t position_int(const pool_job *job, const char *x, const int64_t *o
     return r;
 }
 
-/* ---- items ------------------------------------------------------------------------------------------- */
+/* ---- items ----------------------------------------------------------------------------------- */
 
 static void count_cells(const pool_job *job, int64_t n, pool_scratch *s) {
     for (int64_t j = 0; j < n; j++) {
         s->count[j] = 0;
         for (int64_t cell = 0; cell < job->w.cells; cell++) {
             int64_t at = s->offset[cell * WINDOW_PANEL + j];
-            s->count[j] += window_inside(at) || (at == WINDOW_PAD && job->attrs->count_pad);
+            s->count[j] +=
+                window_inside(at) || (job->attrs->count_pad &&
+                                      (at == WINDOW_PAD || mlsi_fault(MLSI_FAULT_CPU_POOL_CEIL)));
         }
     }
 }
@@ -146,14 +149,15 @@ static void pool_item(const void *user, int64_t item, int64_t last, int worker) 
     for (; item < last; item++) {
         int64_t panel = item % job->panels, image = item / job->panels;
         int64_t first = panel * WINDOW_PANEL;
-        int64_t n = job->w.positions - first < WINDOW_PANEL ? job->w.positions - first : WINDOW_PANEL;
+        int64_t n =
+            job->w.positions - first < WINDOW_PANEL ? job->w.positions - first : WINDOW_PANEL;
         window_offsets(&job->w, first, n, s.offset, s.y_offset);
         count_cells(job, n, &s);
         for (int64_t c = 0; c < x->shape[1]; c++) {
             const char *from = (const char *)x->data + (image * x->strides[0] + c * x->strides[1]) *
                                                            mlsi_dtype_size(x->dtype);
-            char *to = (char *)y->data + (image * y->strides[0] + c * y->strides[1]) *
-                                             mlsi_dtype_size(y->dtype);
+            char *to = (char *)y->data +
+                       (image * y->strides[0] + c * y->strides[1]) * mlsi_dtype_size(y->dtype);
             if (compute_type_of(x->dtype) != COMPUTE_F32 || job->w.cells > SUM_CHUNK) {
                 pool_positions(job, from, to, n, &s);
                 continue;

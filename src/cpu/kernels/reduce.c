@@ -3,10 +3,9 @@
 
 #include <math.h>
 
-/* ---- chunks --------------------------------------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
-V_FN float chunk_f32(reduce_kind kind, const float *x, int64_t n)
-{
+V_FN float chunk_f32(reduce_kind kind, const float *x, int64_t n) {
     VF acc[SUM_REGS], identity = vf_set1(reduce_identity(kind));
     float lane[2 * VF_LANES];
     int64_t i = 0;
@@ -97,7 +96,7 @@ static reduce_value reduce_chunk(const reduce_problem *p, const void *x, int64_t
     return v;
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void reduce_rows(const void *user, int64_t item, int64_t last, int worker) {
     const reduce_problem *p = user;
@@ -140,7 +139,7 @@ static void reduce_merge(const void *user, int64_t result, int64_t last, int wor
     }
 }
 
-/* ---- the problem ------------------------------------------------------------------------------------ */
+/* ---- the problem ----------------------------------------------------------------------------- */
 
 static bool is_reduced(const mlsi_attr_reduce *attrs, int rank, int d) {
     for (int64_t i = 0; i < attrs->axes.n; i++)
@@ -239,12 +238,10 @@ static bool accepts_bool(const mlsi_query *q) {
 }
 
 #define REDUCE_ROW(ID, id, run_fn, accept)                                                         \
-    {.op = MLSI_OP_##ID,                                                                           \
-     .isa = MLSI_K_ISA,                                                                            \
-     .name = MLSI_K_NAME(id),                                                                      \
-     .accepts = accept,                                                                            \
-     .run = run_fn,                                                                                \
-     .work = reduce_work}
+    {                                                                                              \
+        .op = MLSI_OP_##ID, .isa = MLSI_K_ISA, .name = MLSI_K_NAME(id), .accepts = accept,         \
+        .run = run_fn, .work = reduce_work                                                         \
+    }
 
 MLSI_KERNEL_TABLE(reduce) = {
     REDUCE_ROW(REDUCE_SUM, "reduce_sum", reduce_sum_run, accepts_number),

@@ -34,15 +34,15 @@ typedef struct reduce_problem {
     compute_type compute;
     const char *x;
     char *y;
-    reduce_dims kept, reduced;    /* reduced: adjacent dims merged, order kept */
+    reduce_dims kept, reduced; /* reduced: adjacent dims merged, order kept */
     int64_t results, length, chunks;
-    bool direct;                  /* a chunk is an array of the compute type in x */
-    reduce_value *partial;        /* [results][chunks], when chunks > 1 */
-    char *scratch;                /* one part per worker */
+    bool direct;           /* a chunk is an array of the compute type in x */
+    reduce_value *partial; /* [results][chunks], when chunks > 1 */
+    char *scratch;         /* one part per worker */
 } reduce_problem;
 
 enum {
-    COLUMN_PANEL = 256,                                 /* columns reduced together */
+    COLUMN_PANEL = 256,                                              /* columns reduced together */
     REDUCE_SCRATCH = SUM_LANES * COLUMN_PANEL * 4 + COLUMN_PANEL * 4 /* >= 4096 f64 too */
 };
 
@@ -79,8 +79,7 @@ static inline void reduce_gather(const reduce_problem *p, const char *base, int6
 }
 
 /* combine(a, b) of the kind for vectors. */
-V_FN VF reduce_combine(reduce_kind kind, VF a, VF b)
-{
+V_FN VF reduce_combine(reduce_kind kind, VF a, VF b) {
     switch (kind) {
     case REDUCE_PROD: return vf_mul(a, b);
     case REDUCE_MAX: return vf_maximum(a, b);
@@ -88,8 +87,7 @@ V_FN VF reduce_combine(reduce_kind kind, VF a, VF b)
     default: return vf_add(a, b);
     }
 }
-V_FN float reduce_identity(reduce_kind kind)
-{
+V_FN float reduce_identity(reduce_kind kind) {
     return kind == REDUCE_PROD  ? 1.0f
            : kind == REDUCE_MAX ? -__builtin_inff()
            : kind == REDUCE_MIN ? __builtin_inff()

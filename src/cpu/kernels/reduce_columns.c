@@ -1,17 +1,17 @@
-/* Reductions whose results lie side by side: 128 lanes of a panel of columns are kept in scratch, and
- * each element of a row of x is one vector operation away from its lane. */
+/* Reductions whose results lie side by side: 128 lanes of a panel of columns are kept in scratch,
+ * and each element of a row of x is one vector operation away from its lane. */
 #include "cpu/kernels/reduce.h"
+#include "core/faults.h"
 
 typedef struct column_job {
     const reduce_problem *p;
-    reduce_dims heads; /* kept dims but the column dim */
+    reduce_dims heads;       /* kept dims but the column dim */
     int64_t columns, x_step; /* of the column dim; the step in bytes */
-    int64_t stride;                  /* of the column dim in the linear index of results */
+    int64_t stride;          /* of the column dim in the linear index of results */
     int64_t panels;
 } column_job;
 
-V_FN void combine_row(reduce_kind kind, float *lane, const float *x, int64_t n)
-{
+V_FN void combine_row(reduce_kind kind, float *lane, const float *x, int64_t n) {
     int64_t i = 0;
     for (; i + VF_LANES <= n; i += VF_LANES)
         vf_store(lane + i, reduce_combine(kind, vf_load(lane + i), vf_load(x + i)));
@@ -23,8 +23,7 @@ V_FN void combine_row(reduce_kind kind, float *lane, const float *x, int64_t n)
 
 /* One chunk of rows for n columns; the result is left in lane 0. */
 V_FN void column_chunk(const column_job *job, reduce_kind kind, const char *base, int64_t first,
-                       int64_t rows, int64_t n, float *lanes)
-{
+                       int64_t rows, int64_t n, float *lanes) {
     const reduce_problem *p = job->p;
     float *wide = lanes + SUM_LANES * COLUMN_PANEL;
     int64_t used = rows < SUM_LANES ? rows : SUM_LANES;
@@ -41,7 +40,7 @@ V_FN void column_chunk(const column_job *job, reduce_kind kind, const char *base
     }
     /* Lanes that got no element hold the identity: leaving them out changes nothing. */
     for (int64_t h = SUM_LANES / 2; h >= 1; h /= 2)
-        for (int64_t j = 0; j < h && j + h < used; j++)
+        for (int64_t j = 0; j < h && j + h < used - mlsi_fault(MLSI_FAULT_CPU_REDUCE_TAIL); j++)
             combine_row(kind, lanes + j * COLUMN_PANEL, lanes + (j + h) * COLUMN_PANEL, n);
 }
 

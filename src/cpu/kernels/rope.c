@@ -1,6 +1,7 @@
 /* Rotary position embedding. The angles of a position are computed once and serve all heads. */
 #include "cpu/kernels/stage.h"
 #include "core/elementary.inc"
+#include "core/faults.h"
 
 enum { ROPE_PAIRS_CAP = 1024 }; /* pairs of a head whose cos and sin are kept at a time */
 
@@ -47,8 +48,8 @@ static void rope_rotate(float *y0, float *y1, const float *x0, const float *x1, 
     }
 }
 
-/* Pairs [first, first + n) of one head. Element i of half 0 lies at i * step, of half 1 at i * step +
- * offset, in elements of x's and y's last dim. */
+/* Pairs [first, first + n) of one head. Element i of half 0 lies at i * step, of half 1 at i * step
+ * + offset, in elements of x's and y's last dim. */
 static void rope_head(const rope_job *job, const char *x, char *y, int64_t first, int64_t n,
                       const float *c, const float *s) {
     const mlsi_view *vx = &job->args->in[0], *vy = &job->args->out[0];
@@ -77,7 +78,8 @@ static void rope_tokens(const void *user, int64_t token, int64_t last, int worke
     (void)worker;
     for (; token < last; token++) {
         int64_t b = token / job->length, l = token % job->length;
-        float position = (float)rope_position(&job->args->in[1], b, l);
+        float position = (float)rope_position(&job->args->in[1],
+                                              mlsi_fault(MLSI_FAULT_CPU_ROPE_BATCH) ? 0 : b, l);
         const char *tx = (const char *)x->data + (b * x->strides[0] + l * x->strides[1]) * size;
         char *ty = (char *)y->data + (b * y->strides[0] + l * y->strides[1]) * size;
         for (int64_t i = 0; i < job->pairs; i += ROPE_PAIRS_CAP) {
@@ -124,8 +126,7 @@ static mlsys_status rope_run(const mlsi_kernel_args *args) {
 static bool accepts_rope(const mlsi_query *q) {
     mlsys_dtype t = q->in[0].dtype, p = q->in[1].dtype;
     return compute_type_of(t) == COMPUTE_F32 && is_plain(t) && q->out[0].dtype == t &&
-           q->in[0].rank == 4 && (p == MLSYS_I32 || p == MLSYS_I64) &&
-           q->in[2].dtype == MLSYS_F32;
+           q->in[0].rank == 4 && (p == MLSYS_I32 || p == MLSYS_I64) && q->in[2].dtype == MLSYS_F32;
 }
 
 MLSI_KERNEL_TABLE(rope) = {

@@ -14,7 +14,8 @@ typedef struct row_job {
     mlsi_view x, y; /* the dims of a row only */
     int64_t n;      /* elements of a row */
     bool x_direct, y_direct;
-    char *work; /* one staged row per worker where x or y is not direct */
+    bool stream; /* y is large and gapless: rows go from scratch past the caches */
+    char *work;  /* one staged row per worker where x or y is not direct */
     int64_t work_stride;
 } row_job;
 
@@ -66,8 +67,12 @@ static inline void rows_run_block(const void *user, char *const *p, const int64_
         float *dst = job->y_direct ? (float *)(void *)y : staged;
         if (!job->x_direct) row_stage(&job->x, x, staged, false);
         job->fn(dst, src, job->n, job->params);
-        if (!job->y_direct) row_stage(&job->y, y, staged, true);
+        if (job->stream)
+            stream_bytes(y, (const char *)dst, job->n * 4);
+        else if (!job->y_direct)
+            row_stage(&job->y, y, staged, true);
     }
+    if (job->stream) v_stream_fence();
 }
 
 static inline uint64_t row_bytes(const mlsi_view *x, int axis, int dims) {
@@ -95,6 +100,8 @@ static inline void rows_run(const mlsi_kernel_args *args, int axis, int dims, ro
     job.y_direct = row_is_direct(&job.y);
     job.work_stride = (int64_t)row_bytes(x, axis, dims);
     if (job.n == 0) return;
+    job.stream = job.y_direct && x->data != y->data && mlsi_view_count(y) * 4 >= STREAM_BYTES;
+    if (job.stream) job.y_direct = false;
     mlsi_view heads_y = mlsi_view_drop(y, axis, dims), heads_x = mlsi_view_drop(x, axis, dims);
     const mlsi_view *views[2] = {&heads_y, &heads_x};
     mlsi_iter it;

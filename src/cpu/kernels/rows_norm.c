@@ -15,14 +15,10 @@ static float inverse_root(float sum, int64_t n, float eps) {
 
 /* y = (x - mu) * r, then * gamma, then + beta; each step rounds. Without gamma or beta the step is
  * left out. */
-V_FN VF normalise(VF x, VF mu, VF r, bool centre)
-{
-    return vf_mul(centre ? vf_sub(x, mu) : x, r);
-}
+V_FN VF normalise(VF x, VF mu, VF r, bool centre) { return vf_mul(centre ? vf_sub(x, mu) : x, r); }
 
 V_FN void scale_row(float *y, const float *x, int64_t n, float mean, float root,
-                    const norm_params *p, bool centre)
-{
+                    const norm_params *p, bool centre) {
     VF mu = vf_set1(mean), r = vf_set1(root);
     int64_t i = 0;
     for (; i + VF_LANES <= n; i += VF_LANES) {
@@ -95,9 +91,9 @@ static mlsys_status layer_norm_run(const mlsi_kernel_args *args) {
 
 static bool accepts_norm(const mlsi_query *q) {
     for (int i = 0; i < q->n_in; i++)
-        if (q->in[i].present && (!is_plain(q->in[i].dtype) ||
-                                 !mlsi_dtype_is_float(q->in[i].dtype) ||
-                                 q->in[i].dtype == MLSYS_F64))
+        if (q->in[i].present &&
+            (!is_plain(q->in[i].dtype) || !mlsi_dtype_is_float(q->in[i].dtype) ||
+             q->in[i].dtype == MLSYS_F64))
             return false;
     return q->out[0].dtype == q->in[0].dtype;
 }

@@ -1,8 +1,8 @@
 /* scan: running sums, products, maxima and minima along an axis.
  *
- * The row is cut into segments of 64. A segment's chain starts with its first element; the totals of
- * the segments are scanned by the same rule, and the prefix of the earlier segments is combined with
- * each local value. */
+ * The row is cut into segments of 64. A segment's chain starts with its first element; the totals
+ * of the segments are scanned by the same rule, and the prefix of the earlier segments is combined
+ * with each local value. */
 #include "cpu/kernels/stage.h"
 
 #include <math.h>
@@ -57,8 +57,8 @@ typedef union scan_value {
     int64_t i64;
 } scan_value;
 
-/* Narrow integers wrap at the store only: sums and products modulo 2^64 agree modulo 2^width, and maxima
- * never leave the dtype. */
+/* Narrow integers wrap at the store only: sums and products modulo 2^64 agree modulo 2^width, and
+ * maxima never leave the dtype. */
 static scan_value scan_identity(int64_t kind, mlsys_dtype t) {
     scan_value v = {.i64 = kind == MLSI_SCAN_PROD};
     double f = kind == MLSI_SCAN_PROD  ? 1.0
@@ -126,8 +126,8 @@ static int scan_axis(const mlsi_kernel_args *args) {
     return (int)(attrs->axis < 0 ? attrs->axis + args->in[0].rank : attrs->axis);
 }
 
-/* The row with the identity before it; then the totals of all levels: n/64 + n/64^2 + ... and one slot
- * a level. */
+/* The row with the identity before it; then the totals of all levels: n/64 + n/64^2 + ... and one
+ * slot a level. */
 static void scan_room(int64_t n, int64_t *values, int64_t *bytes) {
     *values = round_up((n + 1) * 8);
     *bytes = *values + round_up((n / SCAN_SEGMENT + n / (SCAN_SEGMENT * 63) + 24) * 8);

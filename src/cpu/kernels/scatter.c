@@ -4,6 +4,7 @@
  * then meets its updates in order, whatever the number of threads. */
 #include "cpu/kernels/copy_view.h"
 #include "cpu/kernels/index_operand.h"
+#include "core/faults.h"
 
 #include <math.h>
 
@@ -28,13 +29,13 @@ typedef struct scatter_job {
             break;                                                                                 \
         case MLSI_SCATTER_MAX:                                                                     \
             for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = isnan(y[i]) || isnan(u[i])                             ? y[i] + u[i]        \
+                y[i] = isnan(y[i]) || isnan(u[i])                        ? y[i] + u[i]             \
                        : y[i] > u[i] || (y[i] == u[i] && !signbit(y[i])) ? y[i]                    \
                                                                          : u[i];                   \
             break;                                                                                 \
         default:                                                                                   \
             for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = isnan(y[i]) || isnan(u[i])                            ? y[i] + u[i]         \
+                y[i] = isnan(y[i]) || isnan(u[i])                       ? y[i] + u[i]              \
                        : y[i] < u[i] || (y[i] == u[i] && signbit(y[i])) ? y[i]                     \
                                                                         : u[i];                    \
             break;                                                                                 \
@@ -81,7 +82,8 @@ static void scatter_slab(const void *user, char *const *p, const int64_t *stride
                          int worker) {
     const scatter_job *job = user;
     (void)worker;
-    for (int64_t j = 0; j < job->count; j++) {
+    for (int64_t i = 0; i < job->count; i++) {
+        int64_t j = mlsi_fault(MLSI_FAULT_CPU_SCATTER_ORDER) ? job->count - 1 - i : i;
         int64_t from = dims_offset(job->updates, job->axis, job->index_dims, j) * job->size;
         scatter_step(job, p[0] + job->index[j] * job->axis_step, stride[0], p[1] + from, stride[1],
                      n);

@@ -1,9 +1,10 @@
 /* sort and topk along an axis.
  *
- * Elements become unsigned keys whose order is the wanted one: NaN greatest and all alike, -0 as +0,
- * complemented when descending. A stable sort of (key, position) then serves all dtypes and both
- * directions, and the values are fetched by position, bit for bit. */
+ * Elements become unsigned keys whose order is the wanted one: NaN greatest and all alike, -0 as
+ * +0, complemented when descending. A stable sort of (key, position) then serves all dtypes and
+ * both directions, and the values are fetched by position, bit for bit. */
 #include "cpu/kernels/stage.h"
+#include "core/faults.h"
 
 #include <math.h>
 
@@ -21,12 +22,12 @@ typedef struct sort_job {
     int64_t work_stride;
 } sort_job;
 
-/* ---- keys ----------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static uint64_t key_of_f64(double x) {
     uint64_t u;
     if (isnan(x)) return UINT64_MAX;
-    x = x + 0.0; /* -0 becomes +0 */
+    if (!mlsi_fault(MLSI_FAULT_CPU_SORT_ZERO)) x = x + 0.0; /* -0 becomes +0 */
     memcpy(&u, &x, sizeof u);
     return u >> 63 ? ~u : u | (uint64_t)1 << 63;
 }
@@ -58,7 +59,7 @@ static void load_entries(const sort_job *job, const char *x, entry *e) {
     }
 }
 
-/* ---- the sort --------------------------------------------------------------------------------------- */
+/* ---- the sort -------------------------------------------------------------------------------- */
 
 static void insertion_sort(entry *e, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
@@ -70,8 +71,8 @@ static void insertion_sort(entry *e, int64_t n) {
     }
 }
 
-/* Least significant byte first; a byte that is the same everywhere costs nothing. Returns the sorted
- * one of the two arrays. */
+/* Least significant byte first; a byte that is the same everywhere costs nothing. Returns the
+ * sorted one of the two arrays. */
 static entry *radix_sort(entry *e, entry *other, int64_t n) {
     int64_t count[8][256];
     memset(count, 0, sizeof count);
@@ -127,8 +128,8 @@ static void sort_rows(const void *user, char *const *p, const int64_t *stride, i
         const char *x = p[1] + r * stride[1];
         load_entries(job, x, e);
         bool few = job->take <= SELECT && job->take < job->n / 2;
-        const entry *s = few ? select_first(e, other, job->n, job->take)
-                             : stable_sort(e, other, job->n);
+        const entry *s =
+            few ? select_first(e, other, job->n, job->take) : stable_sort(e, other, job->n);
         for (int64_t i = 0; i < job->take; i++) {
             memcpy(p[0] + r * stride[0] + i * job->value_step, x + s[i].at * job->x_step,
                    (size_t)size);
@@ -138,7 +139,7 @@ static void sort_rows(const void *user, char *const *p, const int64_t *stride, i
     }
 }
 
-/* ---- ops -------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 static int64_t row_entries_bytes(const mlsi_view *x, int axis) {
     return (2 * x->shape[axis] * (int64_t)sizeof(entry) + 63) / 64 * 64;

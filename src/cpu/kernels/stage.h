@@ -44,7 +44,24 @@ static inline void stage_move(char *dst, int64_t ds, const char *src, int64_t ss
 #undef MOVE
 }
 
-/* ---- f32 --------------------------------------------------------------------------------------- */
+/* Outputs from here on are written past the caches: they would push out everything else, and a
+ * store that allocates a cache line reads it from memory first. */
+enum { STREAM_BYTES = 1 << 25 };
+
+/* Copy bytes to dst with streaming stores; the caller ends its work with v_stream_fence. */
+static inline void stream_bytes(char *dst, const char *src, int64_t bytes) {
+    int64_t step = VF_LANES * 4, head = (int64_t)(-(uintptr_t)dst & (uintptr_t)(step - 1));
+    if (head > bytes) head = bytes;
+    memcpy(dst, src, (size_t)head);
+    for (; head + step <= bytes; head += step) {
+        float block[VF_LANES];
+        memcpy(block, src + head, sizeof block);
+        vf_stream((float *)(void *)(dst + head), vf_load(block));
+    }
+    memcpy(dst + head, src + head, (size_t)(bytes - head));
+}
+
+/* ---- f32 ------------------------------------------------------------------------------------- */
 
 static inline void widen_f16(float *dst, const uint16_t *src, int64_t n) {
     int64_t i = 0;
@@ -103,8 +120,7 @@ static inline void store_half(char *dst, int64_t stride, const float *src, int64
     }
 }
 
-static inline void load_f32(float *dst, const char *src, mlsys_dtype t, int64_t stride,
-                            int64_t n) {
+static inline void load_f32(float *dst, const char *src, mlsys_dtype t, int64_t stride, int64_t n) {
     switch (t) {
     case MLSYS_F32: stage_move((char *)dst, 4, src, stride, 4, n); break;
     case MLSYS_F16: load_half(dst, src, stride, n, widen_f16); break;
@@ -154,7 +170,7 @@ static inline void store_f64(char *dst, mlsys_dtype t, double x) {
     }
 }
 
-/* ---- i64 --------------------------------------------------------------------------------------- */
+/* ---- i64 ------------------------------------------------------------------------------------- */
 
 static inline void load_i64(int64_t *dst, const char *src, mlsys_dtype t, int64_t stride,
                             int64_t n) {
@@ -197,7 +213,7 @@ static inline void store_i64(char *dst, mlsys_dtype t, int64_t stride, const int
 #undef STORE
 }
 
-/* ---- any compute type -------------------------------------------------------------------------- */
+/* ---- any compute type ------------------------------------------------------------------------ */
 
 /* Block of one operand in its compute type. */
 typedef union stage_block {

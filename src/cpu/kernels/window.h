@@ -1,7 +1,8 @@
 /* Sliding windows of conv and pool: which element of x a cell of the window meets.
  *
  * Result positions (row-major over the spatial axes) are taken in panels. For a panel and a cell of
- * the window, a table holds the byte offset of x's element for each position, or why there is none. */
+ * the window, a table holds the byte offset of x's element for each position, or why there is none.
+ */
 #ifndef MLSI_KERNELS_WINDOW_H
 #define MLSI_KERNELS_WINDOW_H
 
@@ -51,7 +52,8 @@ static inline void window_init(window *w, const mlsi_view *x, const mlsi_view *y
     }
 }
 
-/* Coordinate along axis d that cell `tap` meets at result index `out`; false where there is none. */
+/* Coordinate along axis d that cell `tap` meets at result index `out`; false where there is none.
+ */
 static inline bool window_coordinate(const window *w, int d, int64_t out, int64_t tap, int64_t *v) {
     if (!w->transposed) {
         *v = out * w->stride[d] + tap * w->dilation[d] - w->low[d];
@@ -63,7 +65,8 @@ static inline bool window_coordinate(const window *w, int d, int64_t out, int64_
     return *v < w->x_extent[d];
 }
 
-/* offset[cell * WINDOW_PANEL + j] for positions first + j, j < n; and the byte offset of y's element. */
+/* offset[cell * WINDOW_PANEL + j] for positions first + j, j < n; and the byte offset of y's
+ * element. */
 static inline void window_offsets(const window *w, int64_t first, int64_t n, int64_t *offset,
                                   int64_t *y_offset) {
     for (int64_t j = 0; j < n; j++) {
