@@ -282,3 +282,34 @@ mlsys_status op_variant_graph(mlsi_ctx *ctx, const op_variant *v, mlsi_graph *g)
         st = mlsi_build_output(g, 0, NULL, out[i]);
     return st;
 }
+
+/* One symbol per distinct extent >= 2: N<extent> in [1, 16384]. */
+static int64_t symbol_for(mlsi_graph *g, int64_t extent) {
+    char name[32];
+    int64_t d;
+    if (extent < 2) return extent;
+    snprintf(name, sizeof name, "N%lld", (long long)extent);
+    ck_assert_int_eq(mlsi_dim_symbol(&g->symbols, name, 1, 16384, 1, &d), MLSYS_OK);
+    return d;
+}
+
+mlsys_status op_variant_symbolic(mlsi_ctx *ctx, const op_variant *v, bool one, mlsi_graph *g,
+                                 int32_t *in, int32_t *out) {
+    const mlsi_op_def *def = mlsi_op_get(v->op);
+    const char *p = v->attrs;
+    ck_assert_int_eq(mlsi_graph_init(g, ctx), MLSYS_OK);
+    for (int i = 0; i < v->n_in; i++) {
+        mlsi_type t = v->in[i].type;
+        in[i] = -1;
+        if (v->in[i].absent) continue;
+        int n = t.rank - mlsi_dtype_is_block(t.dtype);
+        for (int d = 0; d < n; d++)
+            if (!one || t.dims[d] == v->in[0].type.dims[0]) t.dims[d] = symbol_for(g, t.dims[d]);
+        ck_assert_int_eq(mlsi_build_input(g, 0, NULL, &t, &in[i]), MLSYS_OK);
+    }
+    void *attrs = calloc(1, def->attrs_size);
+    mlsys_status st = mlsi_attrs_parse(def, mlsi_op_name(v->op), &g->symbols, &p, attrs);
+    if (st == MLSYS_OK) st = mlsi_build_node(g, 0, v->op, attrs, v->n_in, in, v->n_out, out);
+    free(attrs);
+    return st;
+}

@@ -57,5 +57,10 @@ void op_ctx_free(mlsi_ctx *ctx);
 /* A graph whose function 0 is this call and whose outputs are its results, in g (initialised here,
  * to be freed also after a failure). The status of building it. */
 mlsys_status op_variant_graph(mlsi_ctx *ctx, const op_variant *v, mlsi_graph *g);
+/* The same call with symbolic operand types, without outputs: one symbol N<extent> in [1, 16384] per
+ * distinct extent >= 2; with `one` only extents equal to operand 0's first become symbols. in and
+ * out receive value numbers. The call may be refused as not provable: MLSYS_E_SHAPE. */
+mlsys_status op_variant_symbolic(mlsi_ctx *ctx, const op_variant *v, bool one, mlsi_graph *g,
+                                 int32_t *in, int32_t *out);
 
 #endif

@@ -102,44 +102,11 @@ END_TEST
 
 /* ---- symbolic types ------------------------------------------------------------------------ */
 
-/* One symbol per distinct extent >= 2: N<extent> in [1, 8192]. */
-static int64_t symbol_for(mlsi_graph *g, int64_t extent) {
-    char name[32];
-    int64_t d;
-    if (extent < 2) return extent;
-    snprintf(name, sizeof name, "N%lld", (long long)extent);
-    ck_assert_int_eq(mlsi_dim_symbol(&g->symbols, name, 1, 8192, 1, &d), MLSYS_OK);
-    return d;
-}
-
 static void bind_all(const mlsi_graph *g, int64_t *binding) {
     for (int64_t s = 0; s < g->symbols.n_symbols; s++) {
         const char *name = g->symbols.symbols[s].name;
         binding[s] = name[0] == 'N' ? atoll(name + 1) : g->symbols.symbols[s].min;
     }
-}
-
-/* The same call with symbolic operand types, or a refusal. one: only extents equal to operand 0's
- * first become symbols. */
-static mlsys_status symbolic_graph(mlsi_ctx *ctx, const op_variant *v, bool one, mlsi_graph *g,
-                                   int32_t *in, int32_t *out) {
-    const mlsi_op_def *def = mlsi_op_get(v->op);
-    const char *p = v->attrs;
-    ck_assert_int_eq(mlsi_graph_init(g, ctx), MLSYS_OK);
-    for (int i = 0; i < v->n_in; i++) {
-        mlsi_type t = v->in[i].type;
-        in[i] = -1;
-        if (v->in[i].absent) continue;
-        int n = t.rank - mlsi_dtype_is_block(t.dtype);
-        for (int d = 0; d < n; d++)
-            if (!one || t.dims[d] == v->in[0].type.dims[0]) t.dims[d] = symbol_for(g, t.dims[d]);
-        ck_assert_int_eq(mlsi_build_input(g, 0, NULL, &t, &in[i]), MLSYS_OK);
-    }
-    void *attrs = calloc(1, def->attrs_size);
-    mlsys_status st = mlsi_attrs_parse(def, mlsi_op_name(v->op), &g->symbols, &p, attrs);
-    if (st == MLSYS_OK) st = mlsi_build_node(g, 0, v->op, attrs, v->n_in, in, v->n_out, out);
-    free(attrs);
-    return st;
 }
 
 static void require_type_at_binding(const mlsi_graph *g, const mlsi_type *symbolic,
@@ -222,7 +189,7 @@ static bool check_symbolic(mlsi_ctx *ctx, const op_variant *v, bool one, kc_rng 
     char text[512];
     op_variant_text(v, text, sizeof text);
     ck_assert_int_eq(op_variant_graph(ctx, v, &fixed), MLSYS_OK);
-    mlsys_status st = symbolic_graph(ctx, v, one, &g, in, out);
+    mlsys_status st = op_variant_symbolic(ctx, v, one, &g, in, out);
     bool ok = st == MLSYS_OK;
     ck_assert_msg(ok || st == MLSYS_E_SHAPE, "%s: %s", text, mlsys_last_error());
     ck_assert_msg(ok || !one || !must_be_provable(v), "%s: %s", text, mlsys_last_error());
