@@ -7,18 +7,41 @@
 
 static mlsi_bytes bytes_of(const char *s) { return (mlsi_bytes){s, strlen(s)}; }
 
-static mlsys_status push(mlsi_generator *g, char role, const char *text) {
+/* A turn without text yet; its end is set once the message is in context. */
+static mlsys_status push(mlsi_generator *g, char role, mlsi_text **text) {
     mlsi_alloc *a = &g->object.ctx->alloc;
-    mlsi_turn turn = {role, NULL};
     MLSI_TRY(MLSI_GROW(a, &g->turns, &g->cap_turns, g->n_turns + 1));
-    MLSI_TRY(mlsi_mem_strdup(a, text, &turn.text));
-    g->turns[g->n_turns++] = turn;
+    mlsi_turn *turn = &g->turns[g->n_turns++];
+    *turn = (mlsi_turn){.role = role, .end = INT64_MAX};
+    mlsi_text_init(&turn->text, a);
+    *text = &turn->text;
+    return MLSYS_OK;
+}
+
+static mlsys_status push_text(mlsi_generator *g, char role, const char *text) {
+    mlsi_text *copy;
+    MLSI_TRY(push(g, role, &copy));
+    mlsi_text_add(copy, "%s", text);
+    return copy->st;
+}
+
+/* What was produced, or appended, since the last message: its tokens as the stream wrote them. */
+static mlsys_status push_reply(mlsi_generator *g) {
+    int64_t first = g->n_turns ? g->turns[g->n_turns - 1].end : g->n_history;
+    mlsi_token_stream stream;
+    mlsi_text *text;
+    if (first >= g->n_history) return MLSYS_OK;
+    MLSI_TRY(push(g, 'a', &text));
+    mlsi_token_stream_init(&stream, g->tokenizer, 0, false);
+    for (int64_t i = first; i < g->n_history; i++)
+        MLSI_TRY(mlsi_token_stream_next(&stream, g->history[i], text));
+    MLSI_TRY(mlsi_token_stream_finish(&stream, text));
+    if (!text->len) mlsi_generator_forget_turns(g, g->n_turns - 1);
     return MLSYS_OK;
 }
 
 void mlsi_generator_forget_turns(mlsi_generator *g, int64_t keep) {
-    mlsi_alloc *a = &g->object.ctx->alloc;
-    while (g->n_turns > keep) mlsi_mem_free(a, g->turns[--g->n_turns].text);
+    while (g->n_turns > keep) mlsi_text_free(&g->turns[--g->n_turns].text);
 }
 
 static mlsys_status refuse_control_tokens(const mlsi_generator *g, const char *what, const char *text) {
@@ -37,7 +60,8 @@ static mlsys_status render(mlsi_generator *g, mlsi_text *out) {
         const char *role = g->turns[i].role == 's'   ? "system"
                            : g->turns[i].role == 'u' ? "user"
                                                      : "assistant";
-        messages[i] = (mlsi_chat_message){bytes_of(role), bytes_of(g->turns[i].text)};
+        const mlsi_text *text = &g->turns[i].text;
+        messages[i] = (mlsi_chat_message){bytes_of(role), {text->data, (uint64_t)text->len}};
     }
     if (st == MLSYS_OK) st = mlsi_chat_template_render(chat, messages, g->n_turns, true, NULL, out);
     mlsi_mem_free(a, messages);
@@ -45,7 +69,8 @@ static mlsys_status render(mlsi_generator *g, mlsi_text *out) {
     return st;
 }
 
-/* Make the context hold exactly ids, keeping what it already shares with them. */
+/* Make the context hold exactly ids, keeping what it already shares with them. A template may write
+ * an old turn anew when others follow it: the end of a turn past the shared part is the new end. */
 static mlsys_status replace_context(mlsi_generator *g, const mlsi_ids *ids) {
     int64_t common = 0;
     if (ids->n > g->context)
@@ -53,7 +78,12 @@ static mlsys_status replace_context(mlsi_generator *g, const mlsi_ids *ids) {
                          (long long)ids->n, (long long)g->context);
     while (common < ids->n && common < g->n_history && ids->data[common] == g->history[common])
         common++;
+    int64_t turns = g->n_turns;
+    for (int64_t i = 0; i < turns; i++)
+        if (g->turns[i].end > common) g->turns[i].end = ids->n;
+    g->n_turns = 0; /* the new context holds them all */
     mlsi_generator_rewind(g, common);
+    g->n_turns = turns;
     return mlsi_generator_append(g, ids->data + common, ids->n - common);
 }
 
@@ -62,9 +92,9 @@ static mlsys_status add_turns(mlsi_generator *g, const char *system, const char 
     if (system) MLSI_TRY(refuse_control_tokens(g, "system", system));
     if (system && g->n_turns)
         return mlsi_fail(MLSYS_E_STATE, "generator_chat: a system message stands only at the start");
-    if (system) MLSI_TRY(push(g, 's', system));
-    if (g->n_turns && g->reply.len) MLSI_TRY(push(g, 'a', g->reply.data));
-    return push(g, 'u', user);
+    if (system) MLSI_TRY(push_text(g, 's', system));
+    MLSI_TRY(push_reply(g));
+    return push_text(g, 'u', user);
 }
 
 mlsys_status mlsi_generator_chat(mlsi_generator *g, const char *system, const char *user) {
@@ -81,7 +111,6 @@ mlsys_status mlsi_generator_chat(mlsi_generator *g, const char *system, const ch
                                    MLSI_TOKENS_SPECIAL, &ids);
     if (st == MLSYS_OK) st = replace_context(g, &ids);
     if (st != MLSYS_OK) mlsi_generator_forget_turns(g, before);
-    if (st == MLSYS_OK) g->reply.len = 0;
     mlsi_ids_free(&ids);
     mlsi_text_free(&text);
     return st;

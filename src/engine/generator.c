@@ -50,7 +50,6 @@ static void destroy(mlsi_object *self) {
     mlsi_mem_free(a, g->candidates);
     mlsi_generator_forget_turns(g, 0);
     mlsi_mem_free(a, g->turns);
-    mlsi_text_free(&g->reply);
     mlsi_unpin(g->tokenizer);
     mlsi_unpin(g->model);
     mlsi_unpin(g->stream);
@@ -126,7 +125,6 @@ static mlsys_status init(mlsi_generator *g, const mlsi_config *c) {
     const mlsi_config_key *table = mlsi_generator_config_keys(&n);
     MLSI_TRY(mlsi_config_check(c, "generate", table, n));
     read_sampler(c, &g->sampler);
-    mlsi_text_init(&g->reply, &g->object.ctx->alloc);
     MLSI_TRY(mlsi_graph_options_read(g->model, c, &o));
     MLSI_TRY(mlsi_decoder_params_read(g->model, &p));
     g->chunk = o.max_new;
@@ -237,17 +235,13 @@ void mlsi_generator_rewind(mlsi_generator *g, int64_t n) {
     g->n_history = n;
     if (g->n_cached > n) g->n_cached = n;
     g->done = g->streaming = false;
-}
-
-/* Chat needs the reply when its turn comes. */
-static void remember(mlsi_generator *g, const mlsi_text *text, int64_t from) {
-    if (text->len > from) mlsi_text_add(&g->reply, "%s", text->data + from);
+    int64_t keep = g->n_turns;
+    while (keep && (n == 0 || g->turns[keep - 1].end > n)) keep--;
+    mlsi_generator_forget_turns(g, keep);
 }
 
 static mlsys_status finish(mlsi_generator *g, mlsi_text *text) {
-    int64_t from = text->len;
     if (g->streaming) MLSI_TRY(mlsi_token_stream_finish(&g->text, text));
-    remember(g, text, from);
     g->streaming = false;
     g->done = true;
     return MLSYS_OK;
@@ -265,14 +259,12 @@ mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text
                          &token));
     if (mlsi_tokenizer_is_end(g->tokenizer, token)) return finish(g, text);
     mlsi_token_stream before = g->text;
-    int64_t from = text->len;
     if (!g->streaming) mlsi_token_stream_init(&g->text, g->tokenizer, 0, false);
     mlsys_status st = mlsi_token_stream_next(&g->text, token, text);
     if (st != MLSYS_OK) {
         g->text = before;
         return st;
     }
-    remember(g, text, from);
     g->streaming = true;
     g->history[g->n_history++] = token;
     g->logits_valid = false;

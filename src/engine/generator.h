@@ -8,7 +8,8 @@
 
 typedef struct mlsi_turn { /* of a chat */
     char role; /* 's', 'u', 'a' */
-    char *text;
+    mlsi_text text;
+    int64_t end; /* tokens in context when the message that brought it was in */
 } mlsi_turn;
 
 typedef struct mlsi_generator {
@@ -29,8 +30,7 @@ typedef struct mlsi_generator {
     mlsi_candidate *candidates;
     mlsi_token_stream text;
     mlsi_turn *turns;
-    int64_t n_turns, cap_turns;
-    mlsi_text reply; /* text produced since the last chat message */
+    int64_t n_turns, cap_turns; /* what follows the last one's end in context is the reply to it */
     uint64_t cache_bytes;
     double prefill_seconds, decode_seconds;
     int64_t prefill_tokens, decode_tokens;
@@ -43,8 +43,9 @@ mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_con
 mlsys_status mlsi_generator_append(mlsi_generator *g, const int32_t *ids, int64_t n);
 mlsys_status mlsi_generator_append_text(mlsi_generator *g, const char *text, uint64_t bytes);
 mlsys_status mlsi_generator_chat(mlsi_generator *g, const char *system, const char *user);
-/* Keep the first n <= n_history tokens. */
+/* Keep the first n <= n_history tokens, and of a chat the turns that lie in them. */
 void mlsi_generator_rewind(mlsi_generator *g, int64_t n);
+/* Keep the first `keep` turns. */
 void mlsi_generator_forget_turns(mlsi_generator *g, int64_t keep);
 /* Run the model over what is not yet cached. */
 mlsys_status mlsi_generator_evaluate(mlsi_generator *g);

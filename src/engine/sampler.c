@@ -39,16 +39,15 @@ static mlsys_status load(const float *logits, int64_t n, mlsi_candidate *c) {
     return MLSYS_OK;
 }
 
-static void penalise(const mlsi_sampler *s, int64_t n, const int32_t *history, int64_t n_history,
-                     mlsi_candidate *c) {
+/* From the logits as given, so that a token counts once, however often it occurred. */
+static void penalise(const mlsi_sampler *s, const float *logits, int64_t n, const int32_t *history,
+                     int64_t n_history, mlsi_candidate *c) {
     float penalty = (float)s->repetition_penalty;
     int64_t first = n_history > s->repetition_window ? n_history - s->repetition_window : 0;
     for (int64_t i = first; i < n_history; i++) {
         int32_t id = history[i];
-        bool again = false; /* each token once, however often it occurred */
-        for (int64_t j = first; j < i && !again; j++) again = history[j] == id;
-        if (again || id < 0 || id >= n) continue;
-        c[id].logit = c[id].logit > 0 ? c[id].logit / penalty : c[id].logit * penalty;
+        if (id < 0 || id >= n) continue;
+        c[id].logit = logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
     }
 }
 
@@ -68,19 +67,23 @@ static void heap_order(mlsi_candidate *c, int64_t n, int64_t k) {
     }
 }
 
+/* exp((logit - top) / temperature); 1 at the top, were it infinite. f64, so that a long tail adds up. */
+static double weight_of(const mlsi_sampler *s, mlsi_candidate c, double top) {
+    return c.logit == top ? 1 : mlsi_ed_exp((c.logit - top) / s->temperature);
+}
+
 mlsys_status mlsi_sample(const mlsi_sampler *s, const float *logits, int64_t n,
                          const int32_t *history, int64_t n_history, mlsi_candidate *candidates,
                          int32_t *out) {
     mlsi_candidate *c = candidates;
     MLSI_TRY(load(logits, n, c));
-    if (s->repetition_penalty != 1) penalise(s, n, history, n_history, c);
+    if (s->repetition_penalty != 1) penalise(s, logits, n, history, n_history, c);
     if (s->temperature == 0) return *out = greedy(c, n), MLSYS_OK;
     int64_t k = s->top_k && s->top_k < n ? s->top_k : n;
     heap_order(c, n, k);
-    /* Weights exp((logit - max) / temperature) of the kept, best first; f64 so that a long tail adds up. */
     double top = c[n - 1].logit, total = 0, weight = 0;
     for (int64_t i = 0; i < k; i++) {
-        weight = mlsi_ed_exp((c[n - 1 - i].logit - top) / s->temperature);
+        weight = weight_of(s, c[n - 1 - i], top);
         if (i && weight < s->min_p) {
             k = i;
             break;
@@ -89,13 +92,13 @@ mlsys_status mlsi_sample(const mlsi_sampler *s, const float *logits, int64_t n,
     }
     double mass = 0, limit = s->top_p * total;
     for (int64_t i = 0; i < k; i++) {
-        mass += mlsi_ed_exp((c[n - 1 - i].logit - top) / s->temperature);
+        mass += weight_of(s, c[n - 1 - i], top);
         if (mass >= limit) k = i + 1;
     }
     double u = mlsi_rng_uniform64(s->seed, 0, (uint64_t)n_history) * mass, below = 0;
     for (int64_t i = 0; i < k; i++) {
         *out = c[n - 1 - i].id;
-        below += mlsi_ed_exp((c[n - 1 - i].logit - top) / s->temperature);
+        below += weight_of(s, c[n - 1 - i], top);
         if (u < below) break;
     }
     return MLSYS_OK;
