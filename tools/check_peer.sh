@@ -28,6 +28,8 @@ if [ -f $requirements ]; then
     PATH=$venv/bin:$PATH
     export PATH
 fi
+MLSYS_NUMPY_DATA=${MLSYS_NUMPY_DATA:-$(python3 -c 'import numpy, os; print(os.path.dirname(numpy.__file__))' 2>/dev/null || true)/_core/tests/data}
+export MLSYS_NUMPY_DATA
 scripts=$(find tests/peer -name 'check_*.py' -perm -u+x | LC_ALL=C sort)
 # shellcheck disable=SC2086 # one word a script
 TEST_TIMEOUT=${TEST_TIMEOUT:-3600} exec tools/run_checks.sh "$out/peer" "$@" $scripts
