@@ -31,8 +31,8 @@ static mlsys_tensor wrap(const trial *t, const kc_tensor *x) {
     mlsys_tensor tensor;
     int64_t offset =
         ((unsigned char *)x->view.data - x->block) / info->block_bytes * info->block_elems;
-    OK(mlsys_tensor_wrap(t->device, x->view.dtype, x->view.rank, x->view.shape, x->view.strides,
-                         offset, x->block, x->bytes, NULL, NULL, &tensor));
+    OK(mlsys_tensor_wrap(t->device, x->view.dtype, x->view.rank, x->view.shape, strides, offset,
+                         x->block, x->bytes, NULL, NULL, &tensor));
     return tensor;
 }
 
