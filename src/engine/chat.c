@@ -1,5 +1,5 @@
-/* Chat: the whole conversation is rendered and tokenised again at each turn; the longest common prefix
- * with the tokens in context stays cached, so only what is new is run. */
+/* Chat: the whole conversation is rendered and tokenised again at each turn; the longest common
+ * prefix with the tokens in context stays cached, so only what is new is run. */
 #include "engine/generator.h"
 #include "model/chat_template.h"
 
@@ -41,13 +41,15 @@ static mlsys_status push_reply(mlsi_generator *g) {
 }
 
 void mlsi_generator_forget_turns(mlsi_generator *g, int64_t keep) {
-    while (g->n_turns > keep) mlsi_text_free(&g->turns[--g->n_turns].text);
+    while (g->n_turns > keep)
+        mlsi_text_free(&g->turns[--g->n_turns].text);
 }
 
-static mlsys_status refuse_control_tokens(const mlsi_generator *g, const char *what, const char *text) {
+static mlsys_status refuse_control_tokens(const mlsi_generator *g, const char *what,
+                                          const char *text) {
     if (!mlsi_chat_has_special(g->tokenizer, bytes_of(text))) return MLSYS_OK;
-    return mlsi_fail(MLSYS_E_ARG, "generator_chat: the %s message spells a control token of the model",
-                     what);
+    return mlsi_fail(MLSYS_E_ARG,
+                     "generator_chat: the %s message spells a control token of the model", what);
 }
 
 static mlsys_status render(mlsi_generator *g, mlsi_text *out) {
@@ -74,7 +76,8 @@ static mlsys_status render(mlsi_generator *g, mlsi_text *out) {
 static mlsys_status replace_context(mlsi_generator *g, const mlsi_ids *ids) {
     int64_t common = 0;
     if (ids->n > g->context)
-        return mlsi_fail(MLSYS_E_ARG, "generator_chat: the conversation has %lld tokens, the context %lld",
+        return mlsi_fail(MLSYS_E_ARG,
+                         "generator_chat: the conversation has %lld tokens, the context %lld",
                          (long long)ids->n, (long long)g->context);
     while (common < ids->n && common < g->n_history && ids->data[common] == g->history[common])
         common++;
@@ -91,7 +94,8 @@ static mlsys_status add_turns(mlsi_generator *g, const char *system, const char 
     MLSI_TRY(refuse_control_tokens(g, "user", user));
     if (system) MLSI_TRY(refuse_control_tokens(g, "system", system));
     if (system && g->n_turns)
-        return mlsi_fail(MLSYS_E_STATE, "generator_chat: a system message stands only at the start");
+        return mlsi_fail(MLSYS_E_STATE,
+                         "generator_chat: a system message stands only at the start");
     if (system) MLSI_TRY(push_text(g, 's', system));
     MLSI_TRY(push_reply(g));
     return push_text(g, 'u', user);

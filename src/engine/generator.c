@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const mlsi_config_key keys[] = {
-    {"context", 'i', "0", 0, 1 << 24, "cache capacity in tokens; 0 = the trained length, at most 4096"},
+    {"context", 'i', "0", 0, 1 << 24,
+     "cache capacity in tokens; 0 = the trained length, at most 4096"},
     {"chunk", 'i', "256", 1, 1 << 20, "largest number of prompt tokens in one run"},
     {"kv", 's', "f32", 0, 0, "dtype of the cache: f32, f16 or bf16"},
     {"act", 's', "f32", 0, 0, "activations of block-quantised products: f32 or int8"},
@@ -37,7 +38,8 @@ static void read_sampler(const mlsi_config *c, mlsi_sampler *s) {
 static void destroy(mlsi_object *self) {
     mlsi_generator *g = (mlsi_generator *)self;
     mlsi_alloc *a = &g->object.ctx->alloc;
-    for (int64_t i = 0; g->inputs && i < g->n_caches; i++) mlsys_release(g->inputs[2 + i]);
+    for (int64_t i = 0; g->inputs && i < g->n_caches; i++)
+        mlsys_release(g->inputs[2 + i]);
     mlsys_release(g->tokens);
     mlsys_release(g->start);
     mlsys_release(g->logits);
@@ -104,7 +106,8 @@ static mlsys_status make_tensors(mlsi_generator *g, const mlsi_graph_options *o,
     MLSI_TRY(mlsi_tensor_new(d, &l, &g->start));
     MLSI_TRY(mlsi_layout_row_major(&l, MLSYS_F32, 3, logits));
     MLSI_TRY(mlsi_tensor_new(d, &l, &g->logits));
-    for (int64_t i = 0; i < g->n_caches; i++) MLSI_TRY(make_cache(g, o, p, i));
+    for (int64_t i = 0; i < g->n_caches; i++)
+        MLSI_TRY(make_cache(g, o, p, i));
     g->inputs[1] = g->start;
     g->outputs[g->n_caches] = g->logits;
     return MLSYS_OK;
@@ -114,7 +117,8 @@ static mlsys_status check_vocabulary(const mlsi_generator *g) {
     int32_t size;
     MLSI_TRY(mlsys_tokenizer_vocab(g->tokenizer_handle, &size));
     if (size == g->vocab) return MLSYS_OK;
-    return mlsi_fail(MLSYS_E_FORMAT, "generator: %s: %d tokens in the vocabulary, %lld rows in token_embd",
+    return mlsi_fail(MLSYS_E_FORMAT,
+                     "generator: %s: %d tokens in the vocabulary, %lld rows in token_embd",
                      g->model->gguf->file, size, (long long)g->vocab);
 }
 
@@ -152,8 +156,7 @@ mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_con
     mlsi_repin(m);
     mlsi_repin(s);
     g->stream_handle = mlsi_handle_of(s);
-    mlsys_status st =
-        mlsi_handle_create(&g->object, MLSYS_KIND_GENERATOR, ctx, destroy, out);
+    mlsys_status st = mlsi_handle_create(&g->object, MLSYS_KIND_GENERATOR, ctx, destroy, out);
     if (st != MLSYS_OK) {
         mlsys_release(g->stream_handle);
         mlsi_unpin(m);
@@ -170,12 +173,13 @@ mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_con
 
 mlsys_status mlsi_generator_append(mlsi_generator *g, const int32_t *ids, int64_t n) {
     if (n > g->context - g->n_history)
-        return mlsi_fail(MLSYS_E_ARG, "generator: context holds %lld of %lld tokens, %lld more do not fit",
+        return mlsi_fail(MLSYS_E_ARG,
+                         "generator: context holds %lld of %lld tokens, %lld more do not fit",
                          (long long)g->n_history, (long long)g->context, (long long)n);
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= g->vocab)
-            return mlsi_fail(MLSYS_E_ARG, "generator: token %lld is %d, outside [0,%lld)", (long long)i,
-                             ids[i], (long long)g->vocab);
+            return mlsi_fail(MLSYS_E_ARG, "generator: token %lld is %d, outside [0,%lld)",
+                             (long long)i, ids[i], (long long)g->vocab);
     if (n) memcpy(g->history + g->n_history, ids, sizeof *ids * (size_t)n);
     g->n_history += n;
     g->logits_valid = g->logits_valid && n == 0;
@@ -208,9 +212,8 @@ static mlsys_status run_chunk(mlsi_generator *g) {
     MLSI_TRY(mlsys_tensor_view(g->tokens, 2, shape, strides, 0, &view));
     g->inputs[0] = view;
     int64_t t0 = mlsi_now_ns();
-    mlsys_status st = mlsys_program_run(g->program, g->stream_handle,
-                                        (int32_t)g->n_caches + 2, g->inputs,
-                                        (int32_t)g->n_caches + 1, g->outputs);
+    mlsys_status st = mlsys_program_run(g->program, g->stream_handle, (int32_t)g->n_caches + 2,
+                                        g->inputs, (int32_t)g->n_caches + 1, g->outputs);
     double seconds = (double)(mlsi_now_ns() - t0) * 1e-9;
     g->inputs[0] = NULL;
     mlsys_release(view);
@@ -225,7 +228,8 @@ static mlsys_status run_chunk(mlsi_generator *g) {
 mlsys_status mlsi_generator_evaluate(mlsi_generator *g) {
     if (!g->n_history) return mlsi_fail(MLSYS_E_STATE, "generator: the context is empty");
     if (!g->logits_valid && g->n_cached == g->n_history) g->n_cached--; /* after a rewind */
-    while (g->n_cached < g->n_history) MLSI_TRY(run_chunk(g));
+    while (g->n_cached < g->n_history)
+        MLSI_TRY(run_chunk(g));
     g->logits_valid = true;
     return MLSYS_OK;
 }
@@ -236,7 +240,8 @@ void mlsi_generator_rewind(mlsi_generator *g, int64_t n) {
     if (g->n_cached > n) g->n_cached = n;
     g->done = g->streaming = false;
     int64_t keep = g->n_turns;
-    while (keep && (n == 0 || g->turns[keep - 1].end > n)) keep--;
+    while (keep && (n == 0 || g->turns[keep - 1].end > n))
+        keep--;
     mlsi_generator_forget_turns(g, keep);
 }
 

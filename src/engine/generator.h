@@ -7,17 +7,17 @@
 #include "model/token_stream.h"
 
 typedef struct mlsi_turn { /* of a chat */
-    char role; /* 's', 'u', 'a' */
+    char role;             /* 's', 'u', 'a' */
     mlsi_text text;
     int64_t end; /* tokens in context when the message that brought it was in */
 } mlsi_turn;
 
 typedef struct mlsi_generator {
     mlsi_object object;
-    mlsi_model *model;   /* pinned */
-    mlsi_stream *stream; /* pinned */
+    mlsi_model *model;          /* pinned */
+    mlsi_stream *stream;        /* pinned */
     mlsys_stream stream_handle; /* a user reference, so that runs may name it */
-    mlsi_tokenizer *tokenizer; /* pinned */
+    mlsi_tokenizer *tokenizer;  /* pinned */
     mlsys_tokenizer tokenizer_handle;
     mlsys_program program;
     mlsys_tensor tokens, start, logits; /* tokens: i32 [1, chunk] */

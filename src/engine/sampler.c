@@ -35,7 +35,8 @@ static mlsys_status load(const float *logits, int64_t n, mlsi_candidate *c) {
         finite |= isfinite(logits[i]) != 0;
         c[i] = (mlsi_candidate){logits[i], (int32_t)i};
     }
-    if (!finite) return mlsi_fail(MLSYS_E_STATE, "sample: none of %lld logits is finite", (long long)n);
+    if (!finite)
+        return mlsi_fail(MLSYS_E_STATE, "sample: none of %lld logits is finite", (long long)n);
     return MLSYS_OK;
 }
 
@@ -60,14 +61,16 @@ static int32_t greedy(const mlsi_candidate *c, int64_t n) {
 
 /* Move the k best, in order, to the end of c; the first of them is c[n - 1]. */
 static void heap_order(mlsi_candidate *c, int64_t n, int64_t k) {
-    for (int64_t i = n / 2 - 1; i >= 0; i--) sift(c, i, n);
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        sift(c, i, n);
     for (int64_t i = 0; i < k; i++) {
         swap(&c[0], &c[n - 1 - i]);
         sift(c, 0, n - 1 - i);
     }
 }
 
-/* exp((logit - top) / temperature); 1 at the top, were it infinite. f64, so that a long tail adds up. */
+/* exp((logit - top) / temperature); 1 at the top, were it infinite. f64, so that a long tail adds
+ * up. */
 static double weight_of(const mlsi_sampler *s, mlsi_candidate c, double top) {
     return c.logit == top ? 1 : mlsi_ed_exp((c.logit - top) / s->temperature);
 }

@@ -1,18 +1,18 @@
 /* Choosing the next token from logits.
  *
- * Order: repetition penalty, then greedy when temperature is 0; else temperature, top-k, min-p, top-p, and
- * one draw. The draw is a function of (seed, position) alone, so a batch neighbour, a retry or a
- * resumed conversation cannot change it. */
+ * Order: repetition penalty, then greedy when temperature is 0; else temperature, top-k, min-p,
+ * top-p, and one draw. The draw is a function of (seed, position) alone, so a batch neighbour, a
+ * retry or a resumed conversation cannot change it. */
 #ifndef MLSI_SAMPLER_H
 #define MLSI_SAMPLER_H
 
 #include "core/ctx.h"
 
 typedef struct mlsi_sampler {
-    double temperature; /* 0 = greedy */
-    int64_t top_k;      /* 0 = all */
-    double top_p;       /* 1 = all */
-    double min_p;       /* 0 = all; keep p >= min_p * max p */
+    double temperature;        /* 0 = greedy */
+    int64_t top_k;             /* 0 = all */
+    double top_p;              /* 1 = all */
+    double min_p;              /* 0 = all; keep p >= min_p * max p */
     double repetition_penalty; /* 1 = none; divides positive and multiplies negative logits */
     int64_t repetition_window; /* last tokens that count */
     uint64_t seed;

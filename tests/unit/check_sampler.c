@@ -1,5 +1,5 @@
-/* The sampler against a literal reference: which tokens remain, with which probability, and which one
- * the draw of (seed, position) picks. */
+/* The sampler against a literal reference: which tokens remain, with which probability, and which
+ * one the draw of (seed, position) picks. */
 #include "core/rng.h"
 #include "engine/sampler.h"
 #include "support/random.h"
@@ -12,7 +12,8 @@
 
 enum { VOCAB_MAX = 300, HISTORY_MAX = 40 };
 
-static const mlsi_sampler plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .repetition_window = 64};
+static const mlsi_sampler plain = {
+    .temperature = 1, .top_p = 1, .repetition_penalty = 1, .repetition_window = 64};
 
 static mlsi_candidate room[VOCAB_MAX];
 
@@ -25,7 +26,9 @@ static int32_t sample(const mlsi_sampler *s, const float *logits, int n, const i
     return id;
 }
 
-static int32_t pick(const mlsi_sampler *s, const float *logits, int n) { return sample(s, logits, n, NULL, 0); }
+static int32_t pick(const mlsi_sampler *s, const float *logits, int n) {
+    return sample(s, logits, n, NULL, 0);
+}
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
@@ -35,16 +38,18 @@ typedef struct reference {
     double p[VOCAB_MAX];   /* share of each, adding up to 1 */
 } reference;
 
-static float penalised(const mlsi_sampler *s, float logit, int32_t id, const int32_t *history, int n) {
+static float penalised(const mlsi_sampler *s, float logit, int32_t id, const int32_t *history,
+                       int n) {
     int first = n > s->repetition_window ? n - (int)s->repetition_window : 0, seen = 0;
-    for (int i = first; i < n; i++) seen |= history[i] == id;
+    for (int i = first; i < n; i++)
+        seen |= history[i] == id;
     if (!seen) return logit;
     return logit > 0 ? logit / (float)s->repetition_penalty : logit * (float)s->repetition_penalty;
 }
 
 /* Selection sort, softmax in long double, then each rule in its own pass. */
-static void reference_keep(const mlsi_sampler *s, const float *logits, int n, const int32_t *history,
-                           int n_history, reference *r) {
+static void reference_keep(const mlsi_sampler *s, const float *logits, int n,
+                           const int32_t *history, int n_history, reference *r) {
     float x[VOCAB_MAX];
     long double w[VOCAB_MAX], total = 0, sum = 0;
     for (int i = 0; i < n; i++) {
@@ -62,12 +67,16 @@ static void reference_keep(const mlsi_sampler *s, const float *logits, int n, co
     for (int i = 0; i < r->n; i++)
         w[i] = expl(((long double)x[r->id[i]] - x[r->id[0]]) / s->temperature);
     int kept = 0;
-    while (kept < r->n && (kept == 0 || w[kept] >= s->min_p)) kept++;
+    while (kept < r->n && (kept == 0 || w[kept] >= s->min_p))
+        kept++;
     r->n = kept;
-    for (int i = 0; i < r->n; i++) total += w[i];
-    for (kept = 0; kept < r->n && (kept == 0 || sum < s->top_p * total); kept++) sum += w[kept];
+    for (int i = 0; i < r->n; i++)
+        total += w[i];
+    for (kept = 0; kept < r->n && (kept == 0 || sum < s->top_p * total); kept++)
+        sum += w[kept];
     r->n = kept;
-    for (int i = 0; i < r->n; i++) r->p[i] = (double)(w[i] / sum);
+    for (int i = 0; i < r->n; i++)
+        r->p[i] = (double)(w[i] / sum);
 }
 
 /* The token whose stretch of [0,1) holds u, or -1 when u is too near an edge to tell. */
@@ -82,7 +91,8 @@ static int32_t reference_draw(const reference *r, double u) {
 }
 
 static void random_logits(test_random *rng, float *x, int n, float scale) {
-    for (int i = 0; i < n; i++) x[i] = ((float)test_int(rng, -1000, 1000) / 1000) * scale;
+    for (int i = 0; i < n; i++)
+        x[i] = ((float)test_int(rng, -1000, 1000) / 1000) * scale;
 }
 
 /* ---- tests ----------------------------------------------------------------------------------- */
@@ -108,16 +118,19 @@ START_TEST(random_rules_match_the_reference) {
     for (int trial = 0; trial < 3000; trial++) {
         float x[VOCAB_MAX];
         int32_t history[HISTORY_MAX];
-        int n = (int)test_int(&rng, 1, trial % 10 ? 40 : VOCAB_MAX), len = (int)test_int(&rng, 0, HISTORY_MAX);
+        int n = (int)test_int(&rng, 1, trial % 10 ? 40 : VOCAB_MAX),
+            len = (int)test_int(&rng, 0, HISTORY_MAX);
         mlsi_sampler s = plain;
         reference r;
         random_logits(&rng, x, n, trial % 3 ? 4.0f : 0.004f); /* ties among the second kind */
         if (trial % 7 == 0) x[test_int(&rng, 0, n - 1)] = x[test_int(&rng, 0, n - 1)];
         if (trial % 11 == 0 && n > 1) x[test_int(&rng, 1, n - 1)] = -INFINITY;
-        for (int i = 0; i < len; i++) history[i] = (int32_t)test_int(&rng, 0, n - 1);
+        for (int i = 0; i < len; i++)
+            history[i] = (int32_t)test_int(&rng, 0, n - 1);
         s.temperature = (double)test_int(&rng, 1, 300) / 100;
         if (test_int(&rng, 0, 1)) s.top_k = test_int(&rng, 0, n + 2);
-        if (test_int(&rng, 0, 1)) s.top_p = (double)test_int(&rng, 0, 1000) / 1000 + 1e-5 * (trial % 2);
+        if (test_int(&rng, 0, 1))
+            s.top_p = (double)test_int(&rng, 0, 1000) / 1000 + 1e-5 * (trial % 2);
         if (s.top_p > 1) s.top_p = 1;
         if (test_int(&rng, 0, 1)) s.min_p = (double)test_int(&rng, 0, 1000) / 1000 + 3e-6;
         if (test_int(&rng, 0, 1)) s.repetition_penalty = (double)test_int(&rng, 50, 200) / 100;
@@ -130,8 +143,9 @@ START_TEST(random_rules_match_the_reference) {
         told++;
         ck_assert_msg(have == want,
                       "trial %d: token %d, expected %d (n %d, kept %d, T %g, k %lld, p %g, min %g, "
-                      "penalty %g)", trial, have, want, n, r.n, s.temperature, (long long)s.top_k,
-                      s.top_p, s.min_p, s.repetition_penalty);
+                      "penalty %g)",
+                      trial, have, want, n, r.n, s.temperature, (long long)s.top_k, s.top_p,
+                      s.min_p, s.repetition_penalty);
     }
     ck_assert_int_gt(told, 2900);
 }
@@ -163,7 +177,8 @@ END_TEST
 START_TEST(top_k_cuts_ties_by_id) {
     float x[64];
     mlsi_sampler s = plain;
-    for (int i = 0; i < 64; i++) x[i] = i == 40 ? 1 : 0.5f;
+    for (int i = 0; i < 64; i++)
+        x[i] = i == 40 ? 1 : 0.5f;
     s.top_k = 3;
     for (s.seed = 0; s.seed < 200; s.seed++) {
         int32_t id = pick(&s, x, 64);
@@ -205,7 +220,8 @@ START_TEST(infinite_logits_win) {
     static const float x[] = {3, INFINITY, 2, -INFINITY, INFINITY};
     mlsi_sampler s = plain;
     int count[5] = {0};
-    for (s.seed = 0; s.seed < 400; s.seed++) count[pick(&s, x, 5)]++;
+    for (s.seed = 0; s.seed < 400; s.seed++)
+        count[pick(&s, x, 5)]++;
     ck_assert_int_eq(count[1] + count[4], 400);
     ck_assert(count[1] > 120 && count[4] > 120);
     /* a penalty that overflows */
@@ -228,13 +244,15 @@ START_TEST(extreme_temperatures) {
         for (s.temperature = cold[i], s.seed = 0; s.seed < 50; s.seed++)
             ck_assert_int_eq(pick(&s, x, 4), 1);
     s.temperature = 1e6; /* uniform */
-    for (s.seed = 0; s.seed < 4000; s.seed++) count[pick(&s, x, 4)]++;
-    for (int i = 0; i < 4; i++) ck_assert(count[i] > 850 && count[i] < 1150); /* 5.5 sigma */
+    for (s.seed = 0; s.seed < 4000; s.seed++)
+        count[pick(&s, x, 4)]++;
+    for (int i = 0; i < 4; i++)
+        ck_assert(count[i] > 850 && count[i] < 1150); /* 5.5 sigma */
 }
 END_TEST
 
-/* Pearson's statistic of 20,000 draws at consecutive positions: the seed is fixed, so this passes or
- * fails for good. 15 degrees of freedom; 44.3 is the 1e-4 quantile. */
+/* Pearson's statistic of 20,000 draws at consecutive positions: the seed is fixed, so this passes
+ * or fails for good. 15 degrees of freedom; 44.3 is the 1e-4 quantile. */
 START_TEST(draws_have_the_right_shares) {
     enum { N = 16, DRAWS = 20000 };
     test_random rng = test_random_seed("sampler_shares", 7);
@@ -247,7 +265,8 @@ START_TEST(draws_have_the_right_shares) {
     s.temperature = 0.9;
     s.seed = 123456789;
     reference_keep(&s, x, N, NULL, 0, &r);
-    for (int i = 0; i < DRAWS; i++) count[sample(&s, x, N, history, i)]++;
+    for (int i = 0; i < DRAWS; i++)
+        count[sample(&s, x, N, history, i)]++;
     double chi = 0;
     for (int i = 0; i < r.n; i++) {
         double want = r.p[i] * DRAWS, d = count[r.id[i]] - want;
@@ -274,7 +293,8 @@ START_TEST(the_draw_is_keyed) {
     int32_t a[8] = {0}, b[8] = {9, 8, 7, 6, 5, 4, 3, 2};
     int by_seed = 0, by_position = 0;
     mlsi_sampler s = plain;
-    for (int i = 0; i < 100; i++) x[i] = 0;
+    for (int i = 0; i < 100; i++)
+        x[i] = 0;
     for (s.seed = 1; s.seed < 50; s.seed++) {
         int32_t here = sample(&s, x, 100, a, 5);
         ck_assert_int_eq(here, sample(&s, x, 100, b, 5));
