@@ -68,7 +68,7 @@ mlsys_status mlsi_layout_validate(const mlsi_layout *l) {
     if (l->offset % block && !mlsi_fault(MLSI_FAULT_BLOCK_CUT))
         return mlsi_fail(MLSYS_E_SHAPE, "layout: offset %lld cuts a block of %s (%d elements)",
                          LL(l->offset), info->name, block);
-    for (int d = 0; d < l->rank - 1; d++)
+    for (int d = 0; d < l->rank - 1 && low < high; d++) /* an empty tensor reaches no block */
         if (l->shape[d] > 1 && l->strides[d] % block)
             return mlsi_fail(MLSYS_E_SHAPE,
                              "layout: stride %lld of axis %d cuts a block of %s (%d elements)",
