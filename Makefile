@@ -98,8 +98,8 @@ OBJ := $(SRC:src/%.c=$(OUT)/obj/%.o) \
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: all lib shared static cuda tests check check-peer check-faults bench examples demo format format-check \
-        lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
+.PHONY: all lib shared static cuda tests check check-peer check-faults bench bench-bins examples demo \
+        format format-check lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
 lib: shared static $(OUT)/mlsys.pc cuda ## libmlsys.so, libmlsys.a, mlsys.pc
@@ -237,14 +237,26 @@ demo: $(OUT)/examples/generate ## answer a question with a language model: MODEL
 BENCH_LIB_SRC := $(sort $(wildcard bench/support/*.c))
 BENCH_LIB_OBJ := $(BENCH_LIB_SRC:%.c=$(OUT)/obj/%.o)
 BENCH_BIN := $(patsubst bench/%.c,$(OUT)/bench/%,$(sort $(wildcard bench/bench_*.c)))
+# Smaller ones that are run by hand.
+BENCH_ALL := $(patsubst bench/%.c,$(OUT)/bench/%,$(sort $(wildcard bench/*.c bench/ladder/*.c)))
+# The commit that is measured, known to the program itself.
+$(OUT)/bench/commit.h: FORCE
+	@mkdir -p $(@D)
+	@c=$$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown); \
+	  printf '#define BENCH_COMMIT "%s"\n' "$$c" | cmp -s - $@ || printf '#define BENCH_COMMIT "%s"\n' "$$c" >$@
+$(OUT)/obj/bench/support/program.o: $(OUT)/bench/commit.h
+.PRECIOUS: $(OUT)/obj/bench/%.o
 $(OUT)/obj/bench/%.o: bench/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) -Ibench -c $< -o $@
+	$(Q)$(CC) $(BASE_CFLAGS) -Ibench -I$(OUT)/bench -c $< -o $@
 $(OUT)/bench/%: bench/%.c $(BENCH_LIB_OBJ) $(LIB_STATIC)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Ibench $(LDFLAGS_$(CONFIG)) $< $(BENCH_LIB_OBJ) $(LIB_STATIC) -o $@ $(LIBS) -ldl
+# The ladder's steps are written for AVX2 (private: the library under them keeps its own flags).
+$(OUT)/bench/ladder/%: private BASE_CFLAGS += $(if $(filter avx2,$(ISAS)),$(ISA_CFLAGS_avx2))
+bench-bins: $(BENCH_ALL)
 bench: lib examples $(BENCH_BIN) ## measure; reports under $(OUT)/bench/
 	@tools/run_bench.sh $(OUT) $(BENCH_BIN)
 
@@ -295,4 +307,4 @@ help: ## this text
 	@echo '  DESTDIR CC CFLAGS LDFLAGS  TESTS TEST_DIRS (check)  MODEL PROMPT (demo)  FUZZ_SECONDS (fuzz)'
 
 -include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(PEER_BIN:=.d) $(FUZZ_BIN:=.d) $(TEST_LIB_OBJ:.o=.d) \
-  $(BENCH_LIB_OBJ:.o=.d) $(BENCH_BIN:=.d) $(EXAMPLE_BIN:=.d) $(EXAMPLE_OBJ:.o=.d) $(CU_OUT:=.d)
+  $(BENCH_LIB_OBJ:.o=.d) $(BENCH_ALL:=.d) $(EXAMPLE_BIN:=.d) $(EXAMPLE_OBJ:.o=.d) $(CU_OUT:=.d)
