@@ -169,3 +169,29 @@ MLSI_FAULT_ROW(PACK_SHARED, "src/run/lower.c", "unit/check_program",
                "a packed constant serves an op with other attributes")
 MLSI_FAULT_ROW(RUN_OVERLAP, "src/run/exec.c", "unit/check_program",
                "an output may share memory with an input (BO-05)")
+MLSI_FAULT_ROW(GEMM_SEGMENT, "src/cpu/kernels/gemm.c", "unit/check_kernel_matmul",
+               "the second segment along K overwrites the first")
+MLSI_FAULT_ROW(GEMM_EDGE, "src/cpu/kernels/gemm.c", "unit/check_kernel_matmul",
+               "the last columns of C are written as a whole tile")
+MLSI_FAULT_ROW(GEMM_MERGE, "src/cpu/kernels/gemm_index.c", "unit/check_kernel_matmul",
+               "dims are merged though the output walks them apart")
+MLSI_FAULT_ROW(QUANT_SPLIT, "src/cpu/kernels/quant_decode.h", "unit/check_kernel_quant_matmul",
+               "the last code of 5- and 6-bit runs is taken from the one before")
+MLSI_FAULT_ROW(QUANT_MIN, "src/cpu/kernels/quant_decode.h", "unit/check_kernel_quant_matmul",
+               "the minimum of q4_k and q5_k is not scaled")
+MLSI_FAULT_ROW(INT8_SATURATE, "src/cpu/kernels/quant_int8_panel.c", "unit/check_kernel_quant_matmul",
+               "codes of x under a subnormal scale wrap instead of saturating")
+MLSI_FAULT_ROW(INT8_ZERO, "src/cpu/kernels/quant_int8_panel.c", "unit/check_kernel_quant_matmul",
+               "the zero point of q6_k's second half is taken off by the sum of the first")
+MLSI_FAULT_ROW(EXP_PRODUCT, "src/ir/passes/simplify.c", "unit/check_passes",
+               "exp(a) * exp(b) is rewritten to exp(a + b) (BO-07)")
+MLSI_FAULT_ROW(ADD_POSITIVE_ZERO, "src/ir/passes/simplify.c", "unit/check_passes",
+               "x + 0 is taken for x, although -0 + 0 is +0")
+MLSI_FAULT_ROW(SLICE_STEP, "src/ir/passes/simplify.c", "unit/check_passes",
+               "a slice that keeps the extents is taken for x, whatever its step")
+MLSI_FAULT_ROW(CSE_ATTRS, "src/ir/passes/cse.c", "unit/check_passes",
+               "nodes that differ in attributes become one")
+MLSI_FAULT_ROW(FOLD_FAILS, "src/ir/passes/fold.c", "unit/check_passes",
+               "an op over constants that fails at run time fails to compile")
+MLSI_FAULT_ROW(INLINE_ARGS, "src/ir/passes/inline.c", "unit/check_passes",
+               "a callee gets its first argument for all of them")

@@ -7,6 +7,7 @@
  *         for each MR rows: MR x NR sums in registers, one FMA chain each; then C = s or C = C + s
  *
  * Tasks do not share sums, so the result does not depend on the number of threads. */
+#include "core/faults.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/stage.h"
 
@@ -180,7 +181,7 @@ static void tile_column(const float *a, int64_t lda, int64_t rows, const float *
     float edge[GEMM_MR * GEMM_NR];
     for (; rows > 0; left--) {
         int64_t mr = ceil_div(rows, left);
-        if (columns == GEMM_NR) {
+        if (columns == GEMM_NR || mlsi_fault(MLSI_FAULT_GEMM_EDGE)) {
             tiles[mr](a, lda, b, kc, c, ldc, add);
         } else { /* the last columns of C, one by one */
             tiles[mr](a, lda, b, kc, edge, GEMM_NR, false);
@@ -208,6 +209,7 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
     } else {
         ldc = round_up(columns, GEMM_NR);
     }
+    const int64_t first = mlsi_fault(MLSI_FAULT_GEMM_SEGMENT) ? GEMM_SEGMENT : 0;
     for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
         int64_t kc = min64(GEMM_SEGMENT, k_count - k0);
         const float *as = stage_a(p, a, m0, rows, k0, kc, a_block, &lda);
@@ -216,7 +218,7 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
             int64_t in_panel = min64(source->width, columns - j);
             for (int64_t t = 0; t < in_panel; t += GEMM_NR, b += kc * GEMM_NR)
                 tile_column(as, lda, rows, b, kc, sums + j + t, ldc,
-                            p->direct_c ? min64(GEMM_NR, in_panel - t) : GEMM_NR, k0 > 0);
+                            p->direct_c ? min64(GEMM_NR, in_panel - t) : GEMM_NR, k0 > first);
         }
     }
     if (p->direct_c) return;

@@ -1,4 +1,5 @@
 /* Indices of a product: nests of dims with one stride per operand. */
+#include "core/faults.h"
 #include "cpu/kernels/gemm.h"
 
 void MLSI_K(gemm_index_add)(gemm_index *x, int64_t extent, int64_t sa, int64_t sb, int64_t sc) {
@@ -15,7 +16,7 @@ void MLSI_K(gemm_index_merge)(gemm_index *x) {
     int last = 0;
     for (int d = 1; d < x->dims; d++) {
         bool one = true;
-        for (int o = 0; o < GEMM_OPERANDS; o++)
+        for (int o = 0; o < (mlsi_fault(MLSI_FAULT_GEMM_MERGE) ? GEMM_C : GEMM_OPERANDS); o++)
             one = one && x->stride[o][last] == x->stride[o][d] * x->extent[d];
         if (one)
             x->extent[last] *= x->extent[d];

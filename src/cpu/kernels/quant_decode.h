@@ -2,6 +2,7 @@
 #ifndef MLSI_KERNELS_QUANT_DECODE_H
 #define MLSI_KERNELS_QUANT_DECODE_H
 
+#include "core/faults.h"
 #include "cpu/kernels/quant.h"
 
 /* The compiler must take p for an unknown address: what it points to is loaded where it is used. */
@@ -40,7 +41,9 @@ V_FN affine load_affine(quant_format f, const uint8_t *block, const uint8_t *run
         if (f.has_min) {
             r.scale[0] = vf_mul(r.scale[0], vi_cvt_f(vi_load_u8(s)));
             r.scale[1] = r.scale[0];
-            r.min = vf_neg(vf_mul(r.min, vi_cvt_f(vi_load_u8(s + QUANT_ROWS))));
+            VF scale = vi_cvt_f(vi_load_u8(s + QUANT_ROWS));
+            if (mlsi_fault(MLSI_FAULT_QUANT_MIN)) scale = vf_set1(1.0f);
+            r.min = vf_neg(vf_mul(r.min, scale));
         } else {
             const int8_t *i = (const int8_t *)s;
             r.scale[1] = vf_mul(r.scale[1], vi_cvt_f(vi_load_i8(i + QUANT_ROWS)));
@@ -63,7 +66,7 @@ V_FN VI word_field(quant_format f, VI word, int j) {
 
 /* Code 30 or 31 of 5- and 6-bit runs, from the two low bits of the words. */
 V_FN VI split_field(quant_format f, const int32_t *words, int k) {
-    int w = k == 30 ? 0 : 3;
+    int w = k == 30 || mlsi_fault(MLSI_FAULT_QUANT_SPLIT) ? 0 : 3;
     VI two = vi_set1(3), low = vi_and(vi_load(words + w * QUANT_ROWS), two);
     VI mid = vi_sll(vi_and(vi_load(words + (w + 1) * QUANT_ROWS), two), 2);
     VI top = vi_load(words + (f.bits == 5 ? 2 : w + 2) * QUANT_ROWS);

@@ -3,6 +3,7 @@
  * Per 32 k, VF_LANES rows of W and one row of x: eight multiply-adds of bytes (32 products each) whose 16-bit
  * results add up as long as they fit, one widening, one conversion and one FMA: some 22 vector operations for
  * 256 products, where f32 activations take 140. */
+#include "core/faults.h"
 #include "cpu/kernels/quant_decode.h"
 #include "cpu/kernels/quant_int8.h"
 
@@ -37,7 +38,9 @@ void MLSI_K(int8_quantise)(const float *x, int8_block *b) {
     for (int i = 0; i < INT8_BLOCK; i += VF_LANES) {
         VF q = vf_rint(vf_div(vf_load(x + i), vf_set1(s)));
         /* A subnormal scale may be far below max / 127. */
-        VI c = vf_cvt_i(vf_max_sel(vf_min_sel(q, vf_set1(127.0f)), vf_set1(-128.0f)));
+        if (!mlsi_fault(MLSI_FAULT_INT8_SATURATE))
+            q = vf_max_sel(vf_min_sel(q, vf_set1(127.0f)), vf_set1(-128.0f));
+        VI c = vf_cvt_i(q);
         vi_store(code + i, c);
         half[i >= INT8_BLOCK / 2] = vi_add(half[i >= INT8_BLOCK / 2], c);
     }
@@ -185,7 +188,8 @@ V_FN VF run_integer(quant_format f, const run_scales *r, VI low, VI high, const 
     const int zero = f.is_signed ? 1 << (f.bits - 1) : 0;
     if (f.bits == 6) { /* q6_k: a scale for each half */
         VI a = vi_sub(low, vi_set1(zero * x->sum[0]));
-        VI b = vi_sub(high, vi_set1(zero * (x->sum[1] - x->sum[0])));
+        int32_t second = mlsi_fault(MLSI_FAULT_INT8_ZERO) ? x->sum[0] : x->sum[1] - x->sum[0];
+        VI b = vi_sub(high, vi_set1(zero * second));
         return vf_add(vf_mul(r->sc[0], vi_cvt_f(a)), vf_mul(r->sc[1], vi_cvt_f(b)));
     }
     if (zero) low = vi_sub(low, vi_set1(zero * x->sum[1]));
