@@ -30,8 +30,8 @@ static const arch_row *find_row(const mlsi_model *m) {
 }
 
 /* A positive integer of the architecture, bounded so that products of three cannot overflow. */
-static mlsys_status read_count(const mlsi_model *m, const char *arch, const char *key, int64_t absent,
-                               int64_t *out) {
+static mlsys_status read_count(const mlsi_model *m, const char *arch, const char *key,
+                               int64_t absent, int64_t *out) {
     char full[128];
     uint64_t v;
     snprintf(full, sizeof full, "%s.%s", arch, key);
@@ -40,8 +40,8 @@ static mlsys_status read_count(const mlsi_model *m, const char *arch, const char
     else
         MLSI_TRY(mlsi_gguf_get_u64(m->gguf, full, &v));
     if (v < (absent == 0 ? 0 : 1) || v > (1 << 20))
-        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: %s is %llu, outside [1, 2^20]", m->gguf->file,
-                         full, (unsigned long long)v);
+        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: %s is %llu, outside [%d, 2^20]", m->gguf->file,
+                         full, (unsigned long long)v, absent == 0 ? 0 : 1);
     *out = (int64_t)v;
     return MLSYS_OK;
 }
@@ -52,8 +52,8 @@ static mlsys_status read_real(const mlsi_model *m, const char *arch, const char 
     snprintf(full, sizeof full, "%s.%s", arch, key);
     MLSI_TRY(mlsi_gguf_get_f64_or(m->gguf, full, absent, out));
     if (!(*out >= 0 && *out < 1e30))
-        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: %s is %g, outside [0, 1e30)", m->gguf->file, full,
-                         *out);
+        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: %s is %g, outside [0, 1e30)", m->gguf->file,
+                         full, *out);
     return MLSYS_OK;
 }
 
@@ -62,6 +62,9 @@ static mlsys_status read_rope(const mlsi_model *m, const char *arch, mlsi_decode
     mlsi_gguf_str type;
     MLSI_TRY(read_count(m, arch, "rope.dimension_count", p->key_dim, &p->rope_dims));
     MLSI_TRY(read_real(m, arch, "rope.freq_base", 10000, &p->rope_base));
+    if (p->rope_base == 0)
+        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: %s.rope.freq_base is 0, must be positive",
+                         m->gguf->file, arch);
     MLSI_TRY(read_real(m, arch, "rope.scaling.factor", 0, &p->rope_scale));
     snprintf(full, sizeof full, "%s.rope.scaling.type", arch);
     bool typed = mlsi_gguf_find(m->gguf, full) != NULL;
@@ -71,24 +74,34 @@ static mlsys_status read_rope(const mlsi_model *m, const char *arch, mlsi_decode
                          m->gguf->file, full, (int)(type.len < 64 ? type.len : 64), type.data);
     if (!typed || mlsi_gguf_str_eq(type, "none") || p->rope_scale == 0) p->rope_scale = 1;
     if (p->rope_dims % 2 || p->rope_dims > p->key_dim)
-        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: rope dimensions %lld do not fit head size %lld",
-                         m->gguf->file, (long long)p->rope_dims, (long long)p->key_dim);
+        return mlsi_fail(MLSYS_E_FORMAT,
+                         "model: %s: %s.rope.dimension_count is %lld, must be even and at most the "
+                         "head size %lld",
+                         m->gguf->file, arch, (long long)p->rope_dims, (long long)p->key_dim);
     return MLSYS_OK;
 }
 
 static mlsys_status read_attention(const mlsi_model *m, const char *arch, mlsi_decoder_params *p) {
+    char full[128];
     MLSI_TRY(read_count(m, arch, "attention.head_count", -1, &p->heads));
     MLSI_TRY(read_count(m, arch, "attention.head_count_kv", p->heads, &p->kv_heads));
-    MLSI_TRY(read_count(m, arch, "attention.key_length",
-                        p->width / p->heads > 0 ? p->width / p->heads : 1, &p->key_dim));
+    snprintf(full, sizeof full, "%s.attention.key_length", arch);
+    if (!mlsi_gguf_find(m->gguf, full) && p->width % p->heads)
+        return mlsi_fail(MLSYS_E_FORMAT,
+                         "model: %s: %s.attention.head_count is %lld, which does not divide "
+                         "embedding_length %lld",
+                         m->gguf->file, arch, (long long)p->heads, (long long)p->width);
+    MLSI_TRY(read_count(m, arch, "attention.key_length", p->width / p->heads, &p->key_dim));
     MLSI_TRY(read_count(m, arch, "attention.value_length", p->key_dim, &p->value_dim));
     MLSI_TRY(read_count(m, arch, "attention.sliding_window", 0, &p->window));
     MLSI_TRY(read_real(m, arch, "attention.layer_norm_rms_epsilon", 1e-5, &p->eps));
     MLSI_TRY(read_real(m, arch, "attn_logit_softcapping", 0, &p->attention_softcap));
     MLSI_TRY(read_real(m, arch, "final_logit_softcapping", 0, &p->logit_softcap));
     if (p->heads % p->kv_heads)
-        return mlsi_fail(MLSYS_E_FORMAT, "model: %s: %lld heads are not a multiple of %lld kv heads",
-                         m->gguf->file, (long long)p->heads, (long long)p->kv_heads);
+        return mlsi_fail(
+            MLSYS_E_FORMAT,
+            "model: %s: %s.attention.head_count is %lld, not a multiple of the %lld kv heads",
+            m->gguf->file, arch, (long long)p->heads, (long long)p->kv_heads);
     p->attention_scale = 1.0 / sqrt((double)p->key_dim);
     return MLSYS_OK;
 }
@@ -117,13 +130,14 @@ mlsys_status mlsi_decoder_params_read(const mlsi_model *m, mlsi_decoder_params *
     p->window_period = p->window ? row->window_period : 0;
     p->local_rope_base = row->local_rope_base ? row->local_rope_base : p->rope_base;
     if (p->layers > 500)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "model: %s: %lld layers, at most 500", m->gguf->file,
-                         (long long)p->layers);
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "model: %s: %s.block_count is %lld, at most 500",
+                         m->gguf->file, row->name, (long long)p->layers);
     return MLSYS_OK;
 }
 
 static const mlsi_config_key keys[] = {
-    {"context", 'i', "0", 0, 1 << 24, "cache capacity in tokens; 0 = the trained length, at most 4096"},
+    {"context", 'i', "0", 0, 1 << 24,
+     "cache capacity in tokens; 0 = the trained length, at most 4096"},
     {"chunk", 'i', "256", 1, 1 << 20, "largest number of new tokens L in one run"},
     {"batch", 'i', "1", 1, 4096, "largest batch B"},
     {"logits", 's', "last", 0, 0, "logits of the \"last\" new position or of \"all\""},

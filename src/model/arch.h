@@ -1,4 +1,5 @@
-/* Architectures: a model file's metadata and tensors become a graph, built by the public graph API. */
+/* Architectures: a model file's metadata and tensors become a graph, built by the public graph API.
+ */
 #ifndef MLSI_ARCH_H
 #define MLSI_ARCH_H
 

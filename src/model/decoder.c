@@ -4,8 +4,9 @@
  *   per layer: x += post1(attend(norm(x)));  x += post2(ffn(norm(x)))
  *   logits = W_out norm(x)
  *
- * Shapes: x [B, L, width], q [B, L, heads, key_dim], caches [B, context, kv_heads, dim]. New keys and values
- * are written at position `start` of the donated caches; query i of the run stands at start + i. */
+ * Shapes: x [B, L, width], q [B, L, heads, key_dim], caches [B, context, kv_heads, dim]. New keys
+ * and values are written at position `start` of the donated caches; query i of the run stands at
+ * start + i. */
 #include "core/elementary.h"
 #include "core/op_attrs.h"
 #include "model/arch.h"
@@ -32,8 +33,15 @@ static mlsys_value weight(decoder *d, int64_t layer, const char *part, int32_t r
     return mlsi_b_weight(&d->b, name, rank, shape, optional);
 }
 
+static mlsys_value to_f32(decoder *d, mlsys_value x) {
+    mlsi_set attrs[] = {MLSI_SET_S("dtype", "f32"), MLSI_SET_END};
+    mlsys_dtype dtype = MLSYS_F32;
+    if (x && d->b.st == MLSYS_OK) d->b.st = mlsys_graph_type(d->b.g, x, &dtype, 0, NULL, NULL);
+    return !x || dtype == MLSYS_F32 ? x : mlsi_b_op(&d->b, "cast", 1, &x, attrs);
+}
+
 static mlsys_value rms_norm(decoder *d, mlsys_value x, int64_t layer, const char *part, int64_t n) {
-    mlsys_value in[2] = {x, weight(d, layer, part, 1, &n, false)};
+    mlsys_value in[2] = {x, to_f32(d, weight(d, layer, part, 1, &n, false))};
     mlsi_set attrs[] = {MLSI_SET_I("axis", -1), MLSI_SET_F("eps", d->p->eps), MLSI_SET_END};
     return mlsi_b_op(&d->b, "rms_norm", 2, in, attrs);
 }
@@ -46,22 +54,19 @@ static mlsys_value linear(decoder *d, mlsys_value x, int64_t layer, const char *
     snprintf(name, sizeof name, "%s.weight", part);
     mlsys_value in[2] = {x, weight(d, layer, name, 2, shape, false)};
     mlsys_dtype dtype = 0;
-    if (d->b.st == MLSYS_OK)
-        d->b.st = mlsys_graph_type(d->b.g, in[1], &dtype, 0, NULL, NULL);
-    mlsi_set quant[] = {MLSI_SET_S("act", d->o->act == MLSI_ACT_INT8 ? "int8" : "f32"), MLSI_SET_END};
+    if (d->b.st == MLSYS_OK) d->b.st = mlsys_graph_type(d->b.g, in[1], &dtype, 0, NULL, NULL);
+    mlsi_set quant[] = {MLSI_SET_S("act", d->o->act == MLSI_ACT_INT8 ? "int8" : "f32"),
+                        MLSI_SET_END};
     mlsi_set plain[] = {MLSI_SET_I("transpose_b", 1), MLSI_SET_END};
     mlsys_value y;
     if (mlsi_dtype_is_block(dtype)) {
         y = mlsi_b_op(&d->b, "quant_matmul", 2, in, quant);
     } else {
-        if (dtype && dtype != MLSYS_F32) {
-            mlsi_set cast[] = {MLSI_SET_S("dtype", "f32"), MLSI_SET_END};
-            in[1] = mlsi_b_op(&d->b, "cast", 1, &in[1], cast);
-        }
+        in[1] = to_f32(d, in[1]);
         y = mlsi_b_op(&d->b, "matmul", 2, in, plain);
     }
     snprintf(name, sizeof name, "%s.bias", part);
-    mlsys_value bias = weight(d, layer, name, 1, &n_out, true);
+    mlsys_value bias = to_f32(d, weight(d, layer, name, 1, &n_out, true));
     return bias ? mlsi_b_binary(&d->b, "add", y, bias) : y;
 }
 
@@ -72,7 +77,8 @@ static mlsys_value split_heads(decoder *d, mlsys_value x, int64_t heads, int64_t
 
 static mlsys_value rope(decoder *d, mlsys_value x, bool local) {
     mlsys_value in[3] = {x, d->positions, local ? d->local_freqs : d->freqs};
-    mlsi_set attrs[] = {MLSI_SET_S("pairing", d->p->rope_halves ? "halves" : "pairs"), MLSI_SET_END};
+    mlsi_set attrs[] = {MLSI_SET_S("pairing", d->p->rope_halves ? "halves" : "pairs"),
+                        MLSI_SET_END};
     return mlsi_b_op(&d->b, "rope", 3, in, attrs);
 }
 
@@ -126,8 +132,8 @@ static mlsys_value feed_forward(decoder *d, mlsys_value x, int64_t layer) {
     mlsi_set tanh_form[] = {MLSI_SET_S("form", "tanh"), MLSI_SET_END};
     mlsys_value gate = linear(d, x, layer, "ffn_gate", p->ffn, p->width);
     mlsys_value up = linear(d, x, layer, "ffn_up", p->ffn, p->width);
-    gate = p->gelu ? mlsi_b_op(&d->b, "gelu", 1, &gate, tanh_form)
-                   : mlsi_b_unary(&d->b, "silu", gate);
+    gate =
+        p->gelu ? mlsi_b_op(&d->b, "gelu", 1, &gate, tanh_form) : mlsi_b_unary(&d->b, "silu", gate);
     return linear(d, mlsi_b_binary(&d->b, "mul", gate, up), layer, "ffn_down", p->width, p->ffn);
 }
 
@@ -171,7 +177,8 @@ static void position_values(decoder *d) {
     mlsi_set iota[] = {MLSI_SET_S("dtype", "i64"), MLSI_SET_I("axis", 0),
                        MLSI_SET_V("shape", 1, &d->L), MLSI_SET_END};
     d->positions = mlsi_b_binary(b, "add", mlsi_b_op(b, "iota", 0, NULL, iota), start);
-    mlsys_value in[3] = {mlsi_b_const(b, MLSYS_I64, 1, &one, zeros), mlsi_b_reshape(b, start, 1, &one),
+    mlsys_value in[3] = {mlsi_b_const(b, MLSYS_I64, 1, &one, zeros),
+                         mlsi_b_reshape(b, start, 1, &one),
                          mlsi_b_const(b, MLSYS_I64, 1, &two, zeros)};
     mlsi_set axis[] = {MLSI_SET_I("axis", 0), MLSI_SET_END};
     d->starts = mlsi_b_op(b, "concat", 3, in, axis);
@@ -218,7 +225,8 @@ static void build(decoder *d) {
     d->freqs = rope_freqs(d, d->p->rope_base);
     d->local_freqs = d->p->window_period ? rope_freqs(d, d->p->local_rope_base) : d->freqs;
     mlsys_value x = embed(d, tokens);
-    for (int64_t i = 0; i < d->p->layers && b->st == MLSYS_OK; i++) x = block(d, x, i);
+    for (int64_t i = 0; i < d->p->layers && b->st == MLSYS_OK; i++)
+        x = block(d, x, i);
     mlsys_value logits = unembed(d, x);
     if (b->st == MLSYS_OK) b->st = mlsys_graph_output(b->g, "logits", logits);
 }

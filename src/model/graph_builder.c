@@ -82,9 +82,18 @@ mlsys_value mlsi_b_weight(mlsi_builder *b, const char *name, int32_t rank, const
         want.dtype = found->layout.dtype;
         want.rank = rank;
         memcpy(want.shape, shape, sizeof *shape * (size_t)rank);
-        b->st = mlsi_fail(MLSYS_E_FORMAT, "model: %s: tensor \"%s\" is %s, expected %s",
-                          b->m->gguf->file, name, mlsi_layout_text(&found->layout, have, sizeof have),
-                          mlsi_layout_text(&want, expected, sizeof expected));
+        b->st =
+            mlsi_fail(MLSYS_E_FORMAT, "model: %s: tensor \"%s\" is %s, expected %s",
+                      b->m->gguf->file, name, mlsi_layout_text(&found->layout, have, sizeof have),
+                      mlsi_layout_text(&want, expected, sizeof expected));
+        return 0;
+    }
+    if (!mlsi_dtype_is_float(found->layout.dtype) &&
+        !(rank == 2 && mlsi_dtype_is_block(found->layout.dtype))) {
+        b->st =
+            mlsi_fail(MLSYS_E_FORMAT, "model: %s: tensor \"%s\" is %s, expected %s",
+                      b->m->gguf->file, name, mlsi_layout_text(&found->layout, have, sizeof have),
+                      rank == 2 ? "a float or block type" : "a float type");
         return 0;
     }
     b->st = mlsi_model_tensor(b->m, found, &t);

@@ -1,5 +1,5 @@
-/* A sticky-error writer over the public graph API: after a failure every call is a no-op that answers 0,
- * and st holds the first status. */
+/* A sticky-error writer over the public graph API: after a failure every call is a no-op that
+ * answers 0, and st holds the first status. */
 #ifndef MLSI_GRAPH_BUILDER_H
 #define MLSI_GRAPH_BUILDER_H
 
@@ -22,11 +22,11 @@ typedef struct mlsi_attr_arg_text { /* one attribute */
     const int64_t *v;
 } mlsi_set;
 
-#define MLSI_SET_I(key, value) ((mlsi_set){(key), 'i', (value), 0, NULL, 0, NULL})
-#define MLSI_SET_F(key, value) ((mlsi_set){(key), 'f', 0, (value), NULL, 0, NULL})
-#define MLSI_SET_S(key, value) ((mlsi_set){(key), 's', 0, 0, (value), 0, NULL})
+#define MLSI_SET_I(key, value)     ((mlsi_set){(key), 'i', (value), 0, NULL, 0, NULL})
+#define MLSI_SET_F(key, value)     ((mlsi_set){(key), 'f', 0, (value), NULL, 0, NULL})
+#define MLSI_SET_S(key, value)     ((mlsi_set){(key), 's', 0, 0, (value), 0, NULL})
 #define MLSI_SET_V(key, n, values) ((mlsi_set){(key), 'v', 0, 0, NULL, (n), (values)})
-#define MLSI_SET_END ((mlsi_set){NULL, 0, 0, 0, NULL, 0, NULL})
+#define MLSI_SET_END               ((mlsi_set){NULL, 0, 0, 0, NULL, 0, NULL})
 
 /* attrs ended by MLSI_SET_END, or NULL. */
 mlsys_value mlsi_b_op(mlsi_builder *b, const char *op, int32_t n_in, const mlsys_value *in,
@@ -40,7 +40,8 @@ mlsys_value mlsi_b_input(mlsi_builder *b, const char *name, mlsys_dtype dtype, i
 mlsys_value mlsi_b_const(mlsi_builder *b, mlsys_dtype dtype, int32_t rank, const int64_t *shape,
                          const void *bytes);
 mlsys_value mlsi_b_scalar(mlsi_builder *b, float value);
-/* A tensor of the file, which must have this shape; absent optional ones give 0. */
+/* A tensor of the file, which must have this shape and a float type, or a block type when it is a
+ * matrix; absent optional ones give 0. */
 mlsys_value mlsi_b_weight(mlsi_builder *b, const char *name, int32_t rank, const int64_t *shape,
                           bool optional);
 
