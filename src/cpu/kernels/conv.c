@@ -34,36 +34,24 @@ typedef struct conv_job {
 /* Parts of a worker's scratch. */
 typedef struct conv_scratch {
     int64_t *offset, y_offset[WINDOW_PANEL];
+    uint8_t *group;
     float *block; /* [panel / TILE_N][SEGMENT][TILE_N] */
     float *sum;   /* [split_channels][WINDOW_PANEL] */
 } conv_scratch;
 
 /* ---- the block ------------------------------------------------------------------------------- */
 
-/* Lane group [j, j + VF_LANES) of one block row; consecutive f32 inside x take one load. */
-V_FN void fill_lanes(float *to, const char *channel, const int64_t *offset, mlsys_dtype t) {
-    bool run = t == MLSYS_F32;
-    for (int i = 0; i < VF_LANES; i++)
-        run = run && window_inside(offset[i]) && offset[i] - offset[0] == 4 * i;
-    if (run) {
-        vf_store(to, vf_load((const float *)(const void *)(channel + offset[0])));
-        return;
-    }
-    for (int i = 0; i < VF_LANES; i++) {
-        to[i] = 0.0f;
-        if (window_inside(offset[i])) load_f32(&to[i], channel + offset[i], t, 4, 1);
-    }
-}
-
-static void fill_block(const conv_job *job, const char *image, int64_t k0, int64_t kn,
+static void fill_block(const conv_job *job, const char *image, int64_t k0, int64_t kn, int64_t n,
                        conv_scratch *s) {
+    n = (n + TILE_N - 1) / TILE_N * TILE_N;
     int64_t step = job->x->strides[1] * mlsi_dtype_size(job->x->dtype);
     int64_t cells = job->w.cells, c = k0 / cells, cell = k0 % cells;
     for (int64_t k = 0; k < kn; k++) {
         const int64_t *offset = s->offset + cell * WINDOW_PANEL;
-        for (int64_t j = 0; j < WINDOW_PANEL; j += VF_LANES) {
+        const uint8_t *group = s->group + cell * WINDOW_GROUPS;
+        for (int64_t j = 0; j < n; j += VF_LANES) {
             float *to = s->block + (j / TILE_N * SEGMENT + k) * TILE_N + j % TILE_N;
-            fill_lanes(to, image + c * step, offset + j, job->x->dtype);
+            window_load(to, image + c * step, offset + j, group[j / VF_LANES], job->x->dtype, 0);
         }
         if (++cell == cells) cell = 0, c++;
     }
@@ -130,32 +118,40 @@ static conv_scratch scratch_of(const conv_job *job, int worker) {
     conv_scratch s = {.block = (float *)(void *)at};
     s.sum = s.block + SEGMENT * WINDOW_PANEL;
     s.offset = (int64_t *)(void *)(s.sum + job->out_group * WINDOW_PANEL);
+    s.group = (uint8_t *)(s.offset + job->w.cells * WINDOW_PANEL);
     return s;
+}
+
+/* The tables of a panel; positions past the end read nothing. */
+static int64_t enter_panel(const conv_job *job, int64_t panel, conv_scratch *s) {
+    int64_t first = panel * WINDOW_PANEL, n = job->w.positions - first;
+    if (n > WINDOW_PANEL) n = WINDOW_PANEL;
+    for (int64_t i = 0; i < job->w.cells * WINDOW_PANEL; i++)
+        s->offset[i] = WINDOW_PAD;
+    window_offsets(&job->w, first, n, s->offset, s->y_offset);
+    window_groups(&job->w, job->x->dtype, s->offset, s->group);
+    return n;
 }
 
 static void conv_item(const void *user, int64_t item, int64_t last, int worker) {
     const conv_job *job = user;
-    int64_t groups = job->attrs->groups, x_size = mlsi_dtype_size(job->x->dtype);
-    int64_t y_size = mlsi_dtype_size(job->y->dtype);
+    int64_t groups = job->attrs->groups, images = job->x->shape[0], entered = -1, n = 0;
+    int64_t x_size = mlsi_dtype_size(job->x->dtype), y_size = mlsi_dtype_size(job->y->dtype);
     conv_scratch s = scratch_of(job, worker);
-    for (; item < last; item++) {
-        int64_t split = item % job->splits, panel = item / job->splits % job->panels;
-        int64_t g = item / job->splits / job->panels % groups;
-        int64_t image = item / job->splits / job->panels / groups;
-        int64_t first = panel * WINDOW_PANEL, o0 = split * job->split_channels;
-        int64_t n = job->w.positions - first, channels = job->out_group - o0;
-        if (n > WINDOW_PANEL) n = WINDOW_PANEL;
+    for (; item < last; item++) { /* panels last, so that their tables serve many items */
+        int64_t o0 = item % job->splits * job->split_channels, g = item / job->splits % groups;
+        int64_t image = item / job->splits / groups % images;
+        int64_t panel = item / job->splits / groups / images, channels = job->out_group - o0;
         if (channels > job->split_channels) channels = job->split_channels;
-        for (int64_t i = 0; i < job->w.cells * WINDOW_PANEL; i++)
-            s.offset[i] = WINDOW_PAD; /* positions past the end read nothing */
-        window_offsets(&job->w, first, n, s.offset, s.y_offset);
+        if (panel != entered) n = enter_panel(job, panel, &s);
+        entered = panel;
         const char *x =
             (const char *)job->x->data +
             (image * job->x->strides[0] + g * job->in_group * job->x->strides[1]) * x_size;
         const float *w = job->weights + (g * job->out_group + o0) * job->k;
         for (int64_t k0 = 0; k0 < job->k || k0 == 0; k0 += SEGMENT) {
             int64_t kn = job->k - k0 < SEGMENT ? job->k - k0 : SEGMENT;
-            fill_block(job, x, k0, kn, &s);
+            fill_block(job, x, k0, kn, n, &s);
             segment_products(job, w + k0, channels, n, kn, k0 == 0, &s);
         }
         for (int64_t o = 0; o < channels; o++) {
@@ -313,7 +309,9 @@ static mlsys_status conv_run(const mlsi_kernel_args *args) {
     }
     items *= job.attrs->groups;
     choose_splits(&job, items, threads);
-    mlsi_range_run(args->pool, items * job.splits, 1, conv_item, &job);
+    /* A few ranges per thread: enough to even out, long enough to keep a panel's tables. */
+    items *= job.splits;
+    mlsi_range_run(args->pool, items, (items + 8 * threads - 1) / (8 * threads), conv_item, &job);
     return MLSYS_OK;
 }
 

@@ -16,6 +16,7 @@ typedef struct pool_job {
 
 typedef struct pool_scratch {
     int64_t *offset, y_offset[WINDOW_PANEL], count[WINDOW_PANEL];
+    uint8_t *group;
     float *lanes; /* [SUM_LANES][WINDOW_PANEL] */
 } pool_scratch;
 
@@ -29,7 +30,7 @@ V_FN void combine_rows(bool max, float *lane, const float *v) {
 }
 
 /* At most one chunk of cells. Result in lane row 0. */
-static void panel_f32(const pool_job *job, const char *x, int64_t n, pool_scratch *s) {
+static void panel_f32(const pool_job *job, const char *x, pool_scratch *s) {
     bool max = job->attrs->kind == MLSI_POOL_MAX;
     int64_t cells = job->w.cells, used = cells < SUM_LANES ? cells : SUM_LANES;
     float neutral = max ? -INFINITY : 0.0f;
@@ -37,12 +38,10 @@ static void panel_f32(const pool_job *job, const char *x, int64_t n, pool_scratc
         s->lanes[i] = neutral;
     for (int64_t cell = 0; cell < cells; cell++) {
         const int64_t *offset = s->offset + cell * WINDOW_PANEL;
+        const uint8_t *group = s->group + cell * WINDOW_GROUPS;
         float v[WINDOW_PANEL];
-        for (int64_t j = 0; j < WINDOW_PANEL; j++) {
-            v[j] = neutral;
-            if (j < n && window_inside(offset[j]))
-                load_f32(&v[j], x + offset[j], job->x->dtype, 4, 1);
-        }
+        for (int j = 0; j < WINDOW_PANEL; j += VF_LANES)
+            window_load(v + j, x, offset + j, group[j / VF_LANES], job->x->dtype, neutral);
         float *lane = s->lanes + cell % SUM_LANES * WINDOW_PANEL;
         if (max)
             combine_rows(true, lane, v);
@@ -146,12 +145,16 @@ static void pool_item(const void *user, int64_t item, int64_t last, int worker) 
     char *work = job->work + worker * job->work_stride;
     pool_scratch s = {.lanes = (float *)(void *)work};
     s.offset = (int64_t *)(void *)(work + SUM_LANES * WINDOW_PANEL * 4);
+    s.group = (uint8_t *)(s.offset + job->w.cells * WINDOW_PANEL);
     for (; item < last; item++) {
         int64_t panel = item % job->panels, image = item / job->panels;
         int64_t first = panel * WINDOW_PANEL;
         int64_t n =
             job->w.positions - first < WINDOW_PANEL ? job->w.positions - first : WINDOW_PANEL;
+        for (int64_t i = 0; i < job->w.cells * WINDOW_PANEL; i++)
+            s.offset[i] = WINDOW_OUTSIDE; /* positions past the end read nothing */
         window_offsets(&job->w, first, n, s.offset, s.y_offset);
+        window_groups(&job->w, x->dtype, s.offset, s.group);
         count_cells(job, n, &s);
         for (int64_t c = 0; c < x->shape[1]; c++) {
             const char *from = (const char *)x->data + (image * x->strides[0] + c * x->strides[1]) *
@@ -162,7 +165,7 @@ static void pool_item(const void *user, int64_t item, int64_t last, int worker) 
                 pool_positions(job, from, to, n, &s);
                 continue;
             }
-            panel_f32(job, from, n, &s);
+            panel_f32(job, from, &s);
             for (int64_t j = 0; j < n && job->attrs->kind == MLSI_POOL_AVERAGE; j++)
                 s.lanes[j] = s.lanes[j] / (float)s.count[j];
             window_store(to, s.y_offset, y->dtype, s.lanes, n);

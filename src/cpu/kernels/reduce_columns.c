@@ -24,6 +24,7 @@ V_FN void combine_row(reduce_kind kind, float *lane, const float *x, int64_t n) 
 /* One chunk of rows for n columns; the result is left in lane 0. */
 V_FN void column_chunk(const column_job *job, reduce_kind kind, const char *base, int64_t first,
                        int64_t rows, int64_t n, float *lanes) {
+    enum { AHEAD = 6 };
     const reduce_problem *p = job->p;
     float *wide = lanes + SUM_LANES * COLUMN_PANEL;
     int64_t used = rows < SUM_LANES ? rows : SUM_LANES;
@@ -32,8 +33,14 @@ V_FN void column_chunk(const column_job *job, reduce_kind kind, const char *base
     for (int64_t j = 0; j < (used ? used : 1); j++)
         for (int64_t i = 0; i < n; i++)
             lanes[j * COLUMN_PANEL + i] = identity;
+    bool even = p->reduced.rank == 1; /* rows a fixed step apart */
+    int64_t step = p->reduced.x[0];
     for (int64_t i = 0; i < rows; i++) {
-        const char *src = base + reduce_offset(&p->reduced, p->reduced.x, first + i);
+        const char *src = base + (even ? (first + i) * step
+                                       : reduce_offset(&p->reduced, p->reduced.x, first + i));
+        /* Each row is a new page to the hardware's prefetcher. */
+        for (int64_t b = 0; even && i + AHEAD < rows && b < n * 4; b += 64)
+            __builtin_prefetch(src + AHEAD * step + b);
         if (!direct) load_f32(wide, src, p->dtype, job->x_step, n);
         combine_row(kind, lanes + i % SUM_LANES * COLUMN_PANEL,
                     direct ? (const float *)(const void *)src : wide, n);

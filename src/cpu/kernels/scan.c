@@ -9,21 +9,47 @@
 
 enum { SCAN_SEGMENT = 64 };
 
+/* kind is a constant in each call, so that the loops hold one operation and no choice. */
+#define SCAN_LOCAL(suffix, type)                                                                   \
+    V_FN void local_##suffix(int64_t kind, type *v, int64_t n) {                                   \
+        for (int64_t s = 0; s < n; s += SCAN_SEGMENT) {                                            \
+            int64_t last = n - s < SCAN_SEGMENT ? n : s + SCAN_SEGMENT;                            \
+            type sum = v[s];                                                                       \
+            for (int64_t i = s + 1; i < last; i++)                                                 \
+                v[i] = sum = combine_##suffix(kind, sum, v[i]);                                    \
+        }                                                                                          \
+    }                                                                                              \
+    V_FN void prefix_##suffix(int64_t kind, type *v, int64_t n, const type *totals) {              \
+        for (int64_t s = SCAN_SEGMENT; s < n; s += SCAN_SEGMENT) {                                 \
+            int64_t last = n - s < SCAN_SEGMENT ? n : s + SCAN_SEGMENT;                            \
+            type before = totals[s / SCAN_SEGMENT - 1];                                            \
+            for (int64_t i = s; i < last; i++)                                                     \
+                v[i] = combine_##suffix(kind, before, v[i]);                                       \
+        }                                                                                          \
+    }
+
+#define SCAN_BY_KIND(call, suffix, ...)                                                            \
+    switch (kind) {                                                                                \
+    case MLSI_SCAN_SUM: call##_##suffix(MLSI_SCAN_SUM, __VA_ARGS__); break;                        \
+    case MLSI_SCAN_PROD: call##_##suffix(MLSI_SCAN_PROD, __VA_ARGS__); break;                      \
+    case MLSI_SCAN_MAX: call##_##suffix(MLSI_SCAN_MAX, __VA_ARGS__); break;                        \
+    default: call##_##suffix(MLSI_SCAN_MIN, __VA_ARGS__); break;                                   \
+    }
+
 #define SCAN(suffix, type)                                                                         \
+    SCAN_LOCAL(suffix, type)                                                                       \
     static void scan_##suffix(int64_t kind, type *v, int64_t n, type *totals) {                    \
         int64_t segments = (n + SCAN_SEGMENT - 1) / SCAN_SEGMENT;                                  \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            if (i % SCAN_SEGMENT) v[i] = combine_##suffix(kind, v[i - 1], v[i]);                   \
+        SCAN_BY_KIND(local, suffix, v, n)                                                          \
         if (segments <= 1) return;                                                                 \
         for (int64_t s = 0; s < segments - 1; s++)                                                 \
             totals[s] = v[s * SCAN_SEGMENT + SCAN_SEGMENT - 1];                                    \
         scan_##suffix(kind, totals, segments - 1, totals + segments);                              \
-        for (int64_t i = SCAN_SEGMENT; i < n; i++)                                                 \
-            v[i] = combine_##suffix(kind, totals[i / SCAN_SEGMENT - 1], v[i]);                     \
+        SCAN_BY_KIND(prefix, suffix, v, n, totals)                                                 \
     }
 
 #define COMBINE_FLOAT(suffix, type)                                                                \
-    static type combine_##suffix(int64_t kind, type a, type b) {                                   \
+    V_FN type combine_##suffix(int64_t kind, type a, type b) {                                     \
         switch (kind) {                                                                            \
         case MLSI_SCAN_SUM: return a + b;                                                          \
         case MLSI_SCAN_PROD: return a * b;                                                         \
@@ -38,7 +64,7 @@ enum { SCAN_SEGMENT = 64 };
 COMBINE_FLOAT(f32, float)
 COMBINE_FLOAT(f64, double)
 
-static int64_t combine_i64(int64_t kind, int64_t a, int64_t b) {
+V_FN int64_t combine_i64(int64_t kind, int64_t a, int64_t b) {
     switch (kind) {
     case MLSI_SCAN_SUM: return (int64_t)((uint64_t)a + (uint64_t)b);
     case MLSI_SCAN_PROD: return (int64_t)((uint64_t)a * (uint64_t)b);

@@ -96,7 +96,43 @@ static inline void window_offsets(const window *w, int64_t first, int64_t n, int
     }
 }
 
-static inline int64_t window_table_bytes(int64_t cells) { return cells * WINDOW_PANEL * 8; }
+/* How the VF_LANES positions of a group meet x: consecutive f32, all inside, or with holes. */
+enum { GROUP_RUN, GROUP_INSIDE, GROUP_HOLES, WINDOW_GROUPS = WINDOW_PANEL / VF_LANES };
+
+/* group[cell * WINDOW_GROUPS + j / VF_LANES] for a filled offset table. */
+static inline void window_groups(const window *w, mlsys_dtype t, const int64_t *offset,
+                                 uint8_t *group) {
+    for (int64_t g = 0; g < w->cells * WINDOW_GROUPS; g++) {
+        const int64_t *o = offset + g * VF_LANES;
+        bool inside = true, run = t == MLSYS_F32;
+        for (int i = 0; i < VF_LANES && inside; i++) {
+            inside = window_inside(o[i]);
+            run = run && inside && o[i] - o[0] == 4 * i;
+        }
+        group[g] = !inside ? GROUP_HOLES : run ? GROUP_RUN : GROUP_INSIDE;
+    }
+}
+
+/* The elements of one group; `hole` where there is none. */
+V_FN void window_load(float *to, const char *channel, const int64_t *offset, int group,
+                      mlsys_dtype t, float hole) {
+    if (group == GROUP_RUN) {
+        vf_store(to, vf_load((const float *)(const void *)(channel + offset[0])));
+    } else if (group == GROUP_INSIDE && t == MLSYS_F32) {
+        for (int i = 0; i < VF_LANES; i++)
+            memcpy(&to[i], channel + offset[i], 4);
+    } else {
+        for (int i = 0; i < VF_LANES; i++) {
+            to[i] = hole;
+            if (window_inside(offset[i])) load_f32(&to[i], channel + offset[i], t, 4, 1);
+        }
+    }
+}
+
+/* Offsets, then groups. */
+static inline int64_t window_table_bytes(int64_t cells) {
+    return cells * WINDOW_PANEL * 8 + (cells * WINDOW_GROUPS + 63) / 64 * 64;
+}
 
 /* Results of one channel: y_offset from window_offsets. */
 static inline void window_store(char *y, const int64_t *y_offset, mlsys_dtype t, const float *v,
