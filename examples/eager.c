@@ -12,46 +12,62 @@ static mlsys_status op(mlsys_stream s, const char *name, mlsys_tensor a, mlsys_t
     return mlsys_op_run(s, name, b ? 2 : 1, in, attrs, 1, out);
 }
 
+/* softmax(q k^T / 2) v, one op at a time; what lies between is released at once. */
+static mlsys_status by_steps(mlsys_stream s, mlsys_device cpu, mlsys_config last_axis,
+                             mlsys_tensor q, mlsys_tensor k, mlsys_tensor v, mlsys_tensor *out) {
+    const float half = 0.5f; /* 1 / sqrt(DIM) */
+    mlsys_tensor kt = NULL, scores = NULL, scale = NULL, scaled = NULL, weights = NULL;
+    mlsys_status st = mlsys_tensor_transpose(k, 0, 1, &kt);
+    if (st == MLSYS_OK) st = mlsys_matmul(s, q, kt, &scores);
+    if (st == MLSYS_OK) st = mlsys_tensor_create(cpu, MLSYS_F32, 0, NULL, &scale);
+    if (st == MLSYS_OK) st = mlsys_tensor_write(scale, s, &half, sizeof half);
+    if (st == MLSYS_OK) st = op(s, "mul", scores, scale, NULL, &scaled); /* a scalar broadcasts */
+    if (st == MLSYS_OK) st = op(s, "softmax", scaled, NULL, last_axis, &weights);
+    if (st == MLSYS_OK) st = mlsys_matmul(s, weights, v, out);
+    mlsys_release(kt);
+    mlsys_release(scores);
+    mlsys_release(scale);
+    mlsys_release(scaled);
+    mlsys_release(weights);
+    return st;
+}
+
+/* The same whole. attention wants [batch, tokens, heads, dim]: views of the same memory. */
+static mlsys_status at_once(mlsys_stream s, mlsys_tensor q, mlsys_tensor k, mlsys_tensor v,
+                            mlsys_tensor *out) {
+    const int64_t heads[4] = {1, TOKENS, 1, DIM};
+    mlsys_tensor in[3] = {NULL, NULL, NULL};
+    mlsys_status st = mlsys_tensor_reshape(q, 4, heads, &in[0], NULL);
+    if (st == MLSYS_OK) st = mlsys_tensor_reshape(k, 4, heads, &in[1], NULL);
+    if (st == MLSYS_OK) st = mlsys_tensor_reshape(v, 4, heads, &in[2], NULL);
+    if (st == MLSYS_OK) st = mlsys_op_run(s, "attention", 3, in, NULL, 1, out);
+    for (int i = 0; i < 3; i++)
+        mlsys_release(in[i]);
+    return st;
+}
+
 int main(void) {
     int rc = 1;
     mlsys_ctx ctx = NULL;
     mlsys_device cpu = NULL;
     mlsys_stream stream = NULL;
-    mlsys_config last = NULL;
-    mlsys_tensor q = NULL, k = NULL, v = NULL, kt = NULL, scores = NULL, scale = NULL,
-                 scaled = NULL;
-    mlsys_tensor weights = NULL, steps = NULL, whole = NULL, q4 = NULL, k4 = NULL, v4 = NULL;
-    const int64_t shape[2] = {TOKENS, DIM}, heads[4] = {1, TOKENS, 1, DIM};
-    const float half = 0.5f; /* 1 / sqrt(DIM) */
+    mlsys_config axis = NULL;
+    mlsys_tensor qkv[3] = {NULL, NULL, NULL}, steps = NULL, whole = NULL, none = NULL;
+    const int64_t shape[2] = {TOKENS, DIM};
     float a[TOKENS * DIM], b[TOKENS * DIM];
 
     TRY(mlsys_ctx_create(NULL, NULL, &ctx));
     TRY(mlsys_device_get(ctx, MLSYS_CPU, 0, &cpu));
     TRY(mlsys_stream_create(cpu, NULL, &stream));
-    TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, shape, &q));
-    TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, shape, &k));
-    TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, shape, &v));
-    /* Random numbers are a function of (key, stream, position): the same on every machine. */
-    TRY(mlsys_tensor_random(q, stream, "normal", 42, 0));
-    TRY(mlsys_tensor_random(k, stream, "normal", 42, 1));
-    TRY(mlsys_tensor_random(v, stream, "normal", 42, 2));
-
-    TRY(mlsys_tensor_transpose(k, 0, 1, &kt));
-    TRY(mlsys_matmul(stream, q, kt, &scores));
-    TRY(mlsys_tensor_create(cpu, MLSYS_F32, 0, NULL, &scale));
-    TRY(mlsys_tensor_write(scale, stream, &half, sizeof half));
-    TRY(op(stream, "mul", scores, scale, NULL, &scaled)); /* a scalar broadcasts */
-    TRY(mlsys_config_create(&last));
-    TRY(mlsys_config_set_i64(last, "axis", -1));
-    TRY(op(stream, "softmax", scaled, NULL, last, &weights));
-    TRY(mlsys_matmul(stream, weights, v, &steps));
-
-    /* attention wants [batch, tokens, heads, dim]: views of the same memory. */
-    TRY(mlsys_tensor_reshape(q, 4, heads, &q4, NULL));
-    TRY(mlsys_tensor_reshape(k, 4, heads, &k4, NULL));
-    TRY(mlsys_tensor_reshape(v, 4, heads, &v4, NULL));
-    mlsys_tensor in[3] = {q4, k4, v4};
-    TRY(mlsys_op_run(stream, "attention", 3, in, NULL, 1, &whole));
+    for (int i = 0; i < 3; i++) {
+        /* Random numbers are a function of (key, stream, position): the same on every machine. */
+        TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, shape, &qkv[i]));
+        TRY(mlsys_tensor_random(qkv[i], stream, "normal", 42, (uint64_t)i));
+    }
+    TRY(mlsys_config_create(&axis));
+    TRY(mlsys_config_set_i64(axis, "axis", -1));
+    TRY(by_steps(stream, cpu, axis, qkv[0], qkv[1], qkv[2], &steps));
+    TRY(at_once(stream, qkv[0], qkv[1], qkv[2], &whole));
 
     TRY(mlsys_tensor_read(steps, stream, a, sizeof a));
     TRY(mlsys_tensor_read(whole, stream, b, sizeof b));
@@ -61,17 +77,18 @@ int main(void) {
     }
 
     /* An op says what it takes, and what was wrong. */
-    CLAIM(op(stream, "softmaxx", scaled, NULL, NULL, &whole) == MLSYS_E_NOTFOUND);
+    CLAIM(op(stream, "softmaxx", steps, NULL, NULL, &none) == MLSYS_E_NOTFOUND);
     printf("refused: %s\n", mlsys_last_error());
-    TRY(mlsys_config_set_i64(last, "axis", 5));
-    CLAIM(mlsys_op_run(stream, "softmax", 1, &scaled, last, 1, &in[0]) != MLSYS_OK);
+    TRY(mlsys_config_set_i64(axis, "axis", 5));
+    CLAIM(op(stream, "softmax", steps, NULL, axis, &none) != MLSYS_OK);
     printf("refused: %s\n", mlsys_last_error());
     rc = 0;
-done:;
-    mlsys_tensor all[] = {q, k, v, kt, scores, scale, scaled, weights, steps, whole, q4, k4, v4};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        mlsys_release(all[i]);
-    mlsys_release(last);
+done:
+    for (int i = 0; i < 3; i++)
+        mlsys_release(qkv[i]);
+    mlsys_release(steps);
+    mlsys_release(whole);
+    mlsys_release(axis);
     mlsys_release(stream);
     mlsys_release(cpu);
     mlsys_release(ctx);

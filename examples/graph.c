@@ -2,18 +2,35 @@
  * parses back, and the reference interpreter runs it without any kernel. */
 #include "example.h"
 
+/* p = softmax(x w) for x [B, 3], 1 <= B <= 64. */
+static mlsys_status build(mlsys_graph g, mlsys_tensor w, mlsys_value *x) {
+    mlsys_dim shape[2] = {0, 3};
+    mlsys_config last = NULL;
+    mlsys_value v[2] = {0, 0}, y = 0;
+    mlsys_status st = mlsys_graph_symbol(g, "B", 1, 64, 1, &shape[0]);
+    if (st == MLSYS_OK) st = mlsys_graph_input(g, "x", MLSYS_F32, 2, shape, &v[0]);
+    if (st == MLSYS_OK) st = mlsys_graph_const(g, w, &v[1]);
+    if (st == MLSYS_OK) st = mlsys_graph_op(g, "matmul", 2, v, NULL, 1, &y);
+    if (st == MLSYS_OK) st = mlsys_config_create(&last);
+    if (st == MLSYS_OK) st = mlsys_config_set_i64(last, "axis", -1);
+    if (st == MLSYS_OK) st = mlsys_graph_op(g, "softmax", 1, &y, last, 1, &y);
+    if (st == MLSYS_OK) st = mlsys_graph_output(g, "p", y);
+    mlsys_release(last);
+    *x = v[0];
+    return st;
+}
+
 int main(void) {
     int rc = 1;
     mlsys_ctx ctx = NULL;
     mlsys_device cpu = NULL;
     mlsys_stream stream = NULL;
     mlsys_graph graph = NULL, again = NULL;
-    mlsys_config last = NULL;
     mlsys_tensor w = NULL, x = NULL, y = NULL;
-    mlsys_dim batch;
-    mlsys_value v[2], product, probabilities;
+    mlsys_value input, none;
     const int64_t w_shape[2] = {3, 2}, x_shape[2] = {4, 3};
-    float w_values[6] = {1, 0, 0, 1, 1, 1}, out[8];
+    const float w_values[6] = {1, 0, 0, 1, 1, 1};
+    float out[8];
     char text[4096], text_again[4096];
 
     TRY(mlsys_ctx_create(NULL, NULL, &ctx));
@@ -21,17 +38,8 @@ int main(void) {
     TRY(mlsys_stream_create(cpu, NULL, &stream));
     TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, w_shape, &w));
     TRY(mlsys_tensor_write(w, stream, w_values, sizeof w_values));
-
     TRY(mlsys_graph_create(ctx, &graph));
-    TRY(mlsys_graph_symbol(graph, "B", 1, 64, 1, &batch)); /* 1 <= B <= 64 */
-    const mlsys_dim in_shape[2] = {batch, 3};
-    TRY(mlsys_graph_input(graph, "x", MLSYS_F32, 2, in_shape, &v[0]));
-    TRY(mlsys_graph_const(graph, w, &v[1]));
-    TRY(mlsys_graph_op(graph, "matmul", 2, v, NULL, 1, &product));
-    TRY(mlsys_config_create(&last));
-    TRY(mlsys_config_set_i64(last, "axis", -1));
-    TRY(mlsys_graph_op(graph, "softmax", 1, &product, last, 1, &probabilities));
-    TRY(mlsys_graph_output(graph, "p", probabilities));
+    TRY(build(graph, w, &input));
 
     TRY(mlsys_graph_verify(graph));
     TRY(mlsys_graph_print(graph, text, sizeof text, NULL));
@@ -50,15 +58,14 @@ int main(void) {
     }
 
     /* Types are checked while the graph grows. */
-    CLAIM(mlsys_graph_op(graph, "matmul", 2, (mlsys_value[2]){v[0], v[0]}, NULL, 1, &product) ==
-          MLSYS_E_SHAPE);
+    const mlsys_value twice[2] = {input, input};
+    CLAIM(mlsys_graph_op(graph, "matmul", 2, twice, NULL, 1, &none) == MLSYS_E_SHAPE);
     printf("refused: %s\n", mlsys_last_error());
     rc = 0;
 done:
     mlsys_release(y);
     mlsys_release(x);
     mlsys_release(w);
-    mlsys_release(last);
     mlsys_release(again);
     mlsys_release(graph);
     mlsys_release(stream);
