@@ -1,0 +1,217 @@
+/* Speed of single ops beside the hardware's limits: elementwise, softmax, RMS norm, matmul,
+ * block-quantised matmul, attention. See docs/bench.md. */
+#include "support/one_op.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define F32_1(n)                                                                                   \
+    { MLSYS_F32, 1, {n}, .row = 1 }
+#define F32_2(m, n)                                                                                \
+    { MLSYS_F32, 2, {m, n}, .row = 1 }
+
+#define UNARY(text, op_name, n)                                                                    \
+    { .name = text, .op = op_name, .in = {F32_1(n)}, .out_row = 1, .rows = 4096, .columns = 1 }
+#define ROWS(text, op_name, m, n)                                                                  \
+    { .name = text, .op = op_name, .in = {F32_2(m, n)}, .out_row = 1, .rows = 2, .columns = 1 }
+/* Weights are constants, as in a model, so they are packed once; the second form has two inputs. */
+#define MATMUL(text, m, n, k, is_constant)                                                         \
+    {                                                                                              \
+        .name = text, .op = "matmul", .out_row = 1, .out_column = 2, .rows = 3, .columns = 17,     \
+        .in = {                                                                                    \
+            F32_2(m, k),                                                                           \
+            {MLSYS_F32, 2, {k, n}, .column = 2, .constant = is_constant}                           \
+        }                                                                                          \
+    }
+#define QUANT(text, type, m, n, k)                                                                 \
+    {                                                                                              \
+        .name = text, .op = "quant_matmul", .out_row = 1, .out_column = 2, .rows = 3,              \
+        .columns = 17, .in = {                                                                     \
+            F32_2(m, k),                                                                           \
+            {type, 2, {n, k}, .column = 1, .constant = true}                                       \
+        }                                                                                          \
+    }
+/* Queries are the last lq positions of lk. */
+#define ATTENTION(text, lq, lk, heads, kv_heads, d)                                                \
+    {                                                                                              \
+        .name = text, .op = "attention", .out_row = 2, .rows = 2, .columns = 1, .last_rows = true, \
+        .in = {{MLSYS_F32, 4, {1, lq, heads, d}, .row = 2},                                        \
+               {MLSYS_F32, 4, {1, lk, kv_heads, d}},                                               \
+               {MLSYS_F32, 4, {1, lk, kv_heads, d}}},                                              \
+        .attrs = {                                                                                 \
+            {"causal", "bottom_right"}                                                             \
+        }                                                                                          \
+    }
+
+enum { MI = 1 << 20 };
+
+static const one_op_case cases[] = {
+    {.name = "add 1Mi",
+     .op = "add",
+     .in = {F32_1(MI), F32_1(MI)},
+     .out_row = 1,
+     .rows = 4096,
+     .columns = 1},
+    UNARY("exp 1Mi", "exp", MI),
+    UNARY("silu 1Mi", "silu", MI),
+    UNARY("gelu 1Mi", "gelu", MI),
+    ROWS("softmax 1024x1024", "softmax", 1024, 1024),
+    {.name = "rms_norm 1024x1024",
+     .op = "rms_norm",
+     .out_row = 1,
+     .rows = 2,
+     .columns = 1,
+     .in = {F32_2(1024, 1024), {MLSYS_F32, 1, {1024}}}},
+    MATMUL("matmul 512x512x512", 512, 512, 512, false),
+    MATMUL("matmul packed 512x512x512", 512, 512, 512, true),
+    MATMUL("matmul packed 128x3072x768", 128, 3072, 768, true),
+    MATMUL("matmul packed 1x4096x4096", 1, 4096, 4096, true),
+    QUANT("quant_matmul q4_1 1x1536x576", MLSYS_Q4_1, 1, 1536, 576),
+    QUANT("quant_matmul q4_1 512x1536x576", MLSYS_Q4_1, 512, 1536, 576),
+    QUANT("quant_matmul q8_0 1x49152x576", MLSYS_Q8_0, 1, 49152, 576),
+    QUANT("quant_matmul q5_0 512x2048x640", MLSYS_Q5_0, 512, 2048, 640),
+    QUANT("quant_matmul q4_k 512x640x1024", MLSYS_Q4_K, 512, 640, 1024),
+    QUANT("quant_matmul q6_k 1x640x2048", MLSYS_Q6_K, 1, 640, 2048),
+    ATTENTION("attention causal L512 H12 D64", 512, 512, 12, 12, 64),
+    ATTENTION("attention decode L2048 H9/3 D64", 1, 2048, 9, 3, 64),
+};
+
+static const one_op_case more_cases[] = {
+    {.name = "add 16Mi",
+     .op = "add",
+     .in = {F32_1(16 * MI), F32_1(16 * MI)},
+     .out_row = 1,
+     .rows = 4096,
+     .columns = 1},
+    UNARY("gelu 16Mi", "gelu", 16 * MI),
+    ROWS("softmax 4096x4096", "softmax", 4096, 4096),
+    MATMUL("matmul 1024x1024x1024", 1024, 1024, 1024, false),
+    MATMUL("matmul packed 1024x1024x1024", 1024, 1024, 1024, true),
+    MATMUL("matmul packed 2048x2048x2048", 2048, 2048, 2048, true),
+    MATMUL("matmul packed 32x4096x4096", 32, 4096, 4096, true),
+    MATMUL("matmul packed 128x768x3072", 128, 768, 3072, true),
+    QUANT("quant_matmul q4_1 1x576x1536", MLSYS_Q4_1, 1, 576, 1536),
+    QUANT("quant_matmul q8_0 512x2048x640", MLSYS_Q8_0, 512, 2048, 640),
+    QUANT("quant_matmul q5_1 512x2048x640", MLSYS_Q5_1, 512, 2048, 640),
+    QUANT("quant_matmul q5_k 512x640x2048", MLSYS_Q5_K, 512, 640, 2048),
+    QUANT("quant_matmul q6_k 512x640x2048", MLSYS_Q6_K, 512, 640, 2048),
+};
+
+/* A transcendental function counts as one operation. */
+static double operations(const mlsys_cost *c) { return (double)(c->flops + c->transcendentals); }
+
+/* ---- one line ----------------------------------------------------------------------------------
+ */
+
+typedef struct roof {
+    double seconds;
+    const char *name;
+} roof;
+
+/* The least time that arithmetic and compulsory traffic allow. The level that holds all operands
+ * gives a read and a copy rate; a copy is half reads and half writes, which gives the cost of a
+ * written byte. */
+static roof roof_of(const bench_program *p, const mlsys_cost *c, bench_cache cache, int threads) {
+    double reads = (double)c->bytes_read, writes = (double)c->bytes_written;
+    uint64_t set = cache == BENCH_COLD ? UINT64_MAX : c->bytes_read + c->bytes_written;
+    double read = 1 / bench_bandwidth(&p->limits, BENCH_LIMIT_READ, threads, set);
+    double write = fmax(2 / bench_bandwidth(&p->limits, BENCH_LIMIT_COPY, threads, set) - read, 0);
+    double traffic = reads * read + writes * write;
+    double arithmetic = operations(c) / bench_peak_flops(&p->limits, NULL, threads);
+    return arithmetic > traffic ? (roof){arithmetic, "arithmetic"} : (roof){traffic, "bandwidth"};
+}
+
+static void print_line(const bench_subject *s, const bench_result *r, const bench_summary *t,
+                       const mlsys_cost *c, const roof *top) {
+    printf("%-34s %-6s %-4s %d  ", s->name, bench_boundary_name(s->boundary),
+           bench_cache_name(s->cache), s->threads);
+    if (r->verdict.judgement != BENCH_PASS) {
+        printf("WRONG, no time: %s\n", r->verdict.finding);
+        return;
+    }
+    printf("%9.1f us  p95 %9.1f  +-%3.0f %%  %7.1f GF/s  %6.1f GB/s  %3.0f %% of %s%s\n",
+           t->median * 1e6, t->p95 * 1e6, 50 * bench_spread(t), operations(c) / t->median * 1e-9,
+           (double)(c->bytes_read + c->bytes_written) / t->median * 1e-9,
+           100 * top->seconds / t->median, top->name, r->cpu_share < 0.9 ? "  (disturbed)" : "");
+}
+
+static void report(bench_program *p, const one_op *o, const bench_subject *s,
+                   const bench_result *r) {
+    bench_summary t = bench_result_summary(r, (uint64_t)p->seed);
+    double bytes = (double)(o->cost.bytes_read + o->cost.bytes_written);
+    roof top = roof_of(p, &o->cost, s->cache, s->threads);
+    bench_record record = {NULL, 0, 0};
+    char shapes[BENCH_TEXT];
+    one_op_shapes(o->what, shapes, sizeof shapes);
+    bench_set_result(&record, s, r, (uint64_t)p->seed);
+    bench_set_text(&record, "shape", shapes);
+    bench_set_text(&record, "dtype", "f32 result");
+    bench_set_text(&record, "numerics", o->numerics);
+    if (p->plant) bench_set_flag(&record, "planted", true);
+    if (r->verdict.judgement == BENCH_PASS) {
+        bench_set_text(&record, "kernel", o->kernel);
+        bench_set_number(&record, "flops", (double)o->cost.flops);
+        bench_set_number(&record, "transcendentals", (double)o->cost.transcendentals);
+        bench_set_number(&record, "bytes", bytes);
+        bench_set_number(&record, "intensity", operations(&o->cost) / bytes);
+        bench_set_number(&record, "gflops", operations(&o->cost) / t.median * 1e-9);
+        bench_set_number(&record, "gbytes_s", bytes / t.median * 1e-9);
+        bench_set_number(&record, "roof_seconds", top.seconds);
+        bench_set_number(&record, "roof_percent", 100 * top.seconds / t.median);
+        bench_set_text(&record, "roof", top.name);
+        if (s->cache == BENCH_WARM && s->boundary == BENCH_KERNEL)
+            bench_roofline_add(&p->roofline, s->name, operations(&o->cost) / bytes,
+                               operations(&o->cost) / t.median, s->threads);
+    } else {
+        p->wrong++;
+    }
+    bench_report_add(&p->report, BENCH_RECORD_RESULT, &record);
+    print_line(s, r, &t, &o->cost, &top);
+    fflush(stdout);
+}
+
+static void measure(bench_program *p, const one_op_case *c, int threads, bool both, bool cold) {
+    static bench_result r;
+    one_op o = {.portable_limit = p->quick ? 1.2e9 : 2e10, .plant = p->plant};
+    bench_sampling how = {.warmup = 2,
+                          .samples = p->samples ? (int)p->samples
+                                     : p->quick ? 9
+                                                : 25,
+                          .sample_seconds = p->quick ? 0.01 : 0.03};
+    one_op_open(&o, c, threads, "exact", (uint64_t)p->seed);
+    for (int boundary = BENCH_KERNEL; boundary <= (both ? BENCH_CALL : BENCH_KERNEL); boundary++)
+        for (int cache = BENCH_WARM; cache <= (cold ? BENCH_COLD : BENCH_WARM); cache++) {
+            bench_subject s =
+                one_op_subject(&o, (bench_boundary)boundary, (bench_cache)cache, threads, c->name);
+            bench_measure(&s, &how, &r);
+            report(p, &o, &s, &r);
+        }
+    one_op_close(&o);
+}
+
+static void run_cases(bench_program *p, const one_op_case *list, size_t n, bool both, bool cold) {
+    int counts[2], n_counts = bench_thread_counts(p, counts);
+    for (size_t i = 0; i < n; i++)
+        for (int t = 0; t < n_counts; t++)
+            if (bench_wanted(p, list[i].name)) measure(p, &list[i], counts[t], both, cold);
+}
+
+int main(int argc, char **argv) {
+    static bench_program p = {
+        .name = "bench_kernels",
+        .summary = "Time of single ops and how near they come to the hardware's limits."};
+    bool call = false, cold = false;
+    const bench_option own[] = {{"--call", NULL, "measure the public call too", BENCH_FLAG, &call},
+                                {"--cold", NULL, "measure with cold caches too", BENCH_FLAG, &cold},
+                                {NULL, NULL, NULL, BENCH_FLAG, NULL}};
+    bench_record run = {NULL, 0, 0};
+    int status;
+    if (!bench_begin(&p, argc, argv, own, &status)) return status;
+    printf("\n%-34s boundary, cache, threads; median of one call, p95, half the spread, rates, %% "
+           "of the roof\n",
+           "op");
+    run_cases(&p, cases, sizeof cases / sizeof cases[0], call, cold);
+    if (!p.quick) run_cases(&p, more_cases, sizeof more_cases / sizeof more_cases[0], call, cold);
+    return bench_end(&p, &run);
+}
