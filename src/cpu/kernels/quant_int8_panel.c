@@ -57,17 +57,25 @@ void MLSI_K(int8_quantise)(const float *x, int8_block *b) {
 
 /* ---- W ------------------------------------------------------------------------------------------ */
 
+static uint32_t four_codes(const uint8_t *q) {
+    uint32_t v;
+    memcpy(&v, q, 4); /* little-endian, as all supported machines */
+    return v;
+}
+
 static void pack_codes(int bits, const uint8_t q[32], uint32_t words[8]) {
-    memset(words, 0, 8 * sizeof *words);
-    for (int k = 0; k < 32; k++) {
-        int s = k / 4, i = k % 4;
-        uint32_t low = q[k] & 15u, high = (uint32_t)q[k] >> 4;
+    const uint32_t low = 0x0f0f0f0f;
+    words[4] = words[5] = 0;
+    for (int s = 0; s < QUADS; s++) {
+        uint32_t v = four_codes(q + 4 * s), high = v >> 4 & low;
         if (bits == 8)
-            words[s] |= (uint32_t)q[k] << (8 * i);
+            words[s] = v;
+        else if (s % 2)
+            words[s / 2] |= (v & low) << 4;
         else
-            words[s / 2] |= low << (8 * i + s % 2 * 4);
-        if (bits == 5) words[4] |= high << (8 * i + s);
-        if (bits == 6) words[4 + s / 4] |= high << (8 * i + s % 4 * 2);
+            words[s / 2] = v & low;
+        if (bits == 5) words[4] |= high << s;
+        if (bits == 6) words[4 + s / 4] |= high << (s % 4 * 2);
     }
 }
 

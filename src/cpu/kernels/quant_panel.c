@@ -10,7 +10,25 @@
 
 /* ---- packing ------------------------------------------------------------------------------------ */
 
+/* Eight bytes of a nibble each to one word, byte i to bits 4i. */
+static uint32_t eight_nibbles(const uint8_t *q) {
+    uint64_t v;
+    memcpy(&v, q, 8); /* little-endian, as all supported machines */
+    v = (v | v >> 4) & 0x00ff00ff00ff00ff;
+    v = (v | v >> 8) & 0x0000ffff0000ffff;
+    return (uint32_t)(v | v >> 16);
+}
+
 static void pack_words(int bits, const uint8_t q[32], uint32_t *words) {
+    if (bits == 8) {
+        memcpy(words, q, 32);
+        return;
+    }
+    if (bits == 4) {
+        for (int w = 0; w < 4; w++)
+            words[w] = eight_nibbles(q + 8 * w);
+        return;
+    }
     int fields = word_fields(bits), base = word_base(bits);
     for (int w = 0; w < bits; w++) {
         uint32_t word = 0;
