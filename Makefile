@@ -10,6 +10,7 @@ PYTHON ?= python3
 PKG_CONFIG ?= pkg-config
 CLANG_FORMAT ?= clang-format
 FUZZ_SECONDS ?= 60
+BENCH  ?= --quick
 MODEL  ?=
 PROMPT ?=
 
@@ -20,7 +21,7 @@ SONAME := libmlsys.so.$(SOVERSION)
 OUT := $(BUILD)/$(CONFIG)
 
 # ---- configurations ---------------------------------------------------------------------------
-CFLAGS_release := -O2 -g
+CFLAGS_release := -O2
 CFLAGS_debug   := -O0 -g3 -DMLSI_DEBUG=1
 CFLAGS_asan    := -O1 -g -fsanitize=address -fno-omit-frame-pointer -DMLSI_DEBUG=1
 CFLAGS_ubsan   := -O1 -g -fsanitize=undefined,float-cast-overflow -fno-sanitize-recover=all -DMLSI_DEBUG=1
@@ -98,7 +99,7 @@ OBJ := $(SRC:src/%.c=$(OUT)/obj/%.o) \
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: all lib shared static cuda tests check check-peer check-faults bench bench-bins examples demo \
+.PHONY: all lib shared static cuda tests check check-peer check-faults bench bench-llm bench-bins examples demo \
         format format-check lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -181,7 +182,7 @@ $(TEST_LIB): $(TEST_LIB_OBJ)
 $(OUT)/tests/%: tests/%.c $(TEST_LIB) $(LIB_STATIC)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_LIB) $(LIB_STATIC) -o $@ \
+	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Itests $(CHECK_CFLAGS) $(LDFLAGS_$(CONFIG)) $< $(TEST_USES) $(TEST_LIB) $(LIB_STATIC) -o $@ \
 	  $(CHECK_LIBS) $(LIBS)
 $(OUT)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB_STATIC)
 	@mkdir -p $(@D)
@@ -257,8 +258,18 @@ $(OUT)/bench/%: bench/%.c $(BENCH_LIB_OBJ) $(LIB_STATIC)
 # The ladder's steps are written for AVX2 (private: the library under them keeps its own flags).
 $(OUT)/bench/ladder/%: private BASE_CFLAGS += $(if $(filter avx2,$(ISAS)),$(ISA_CFLAGS_avx2))
 bench-bins: $(BENCH_ALL)
-bench: lib examples $(BENCH_BIN) ## measure; reports under $(OUT)/bench/
-	@tools/run_bench.sh $(OUT) $(BENCH_BIN)
+# The harness is tested like everything else.
+BENCH_LIB := $(OUT)/obj/bench/support.a
+$(BENCH_LIB): $(BENCH_LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(BENCH_LIB_OBJ)
+$(OUT)/tests/unit/check_bench: TEST_USES := -Ibench $(BENCH_LIB)
+$(OUT)/tests/unit/check_bench: $(BENCH_LIB)
+bench: lib $(BENCH_BIN) ## measure, short (BENCH="--samples 40" instead: long); reports under $(OUT)/bench/
+	@tools/run_bench.sh $(OUT) "$(BENCH)" $(BENCH_BIN)
+bench-llm: lib $(OUT)/bench/bench_llm ## language models beside llama.cpp (MLSYS_LLAMA_BENCH), long; fetches models
+	@for m in smollm2 gemma3; do tools/fetch-model.sh $$m --quiet >/dev/null || exit 1; done
+	@tools/run_bench.sh $(OUT) "$(if $(filter --quick,$(BENCH)),,$(BENCH))" $(OUT)/bench/bench_llm
 
 # ---- source care -------------------------------------------------------------------------------
 FORMAT_SRC = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.inc' '*.cu' '*.cuh' '*.cpp')
@@ -304,7 +315,7 @@ clean: ## remove $(BUILD)
 help: ## this text
 	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 	@echo 'Variables: CONFIG=release|debug|asan|ubsan|tsan|cov  CUDA=auto|1|0  WERROR=1  BUILD PREFIX LIBDIR'
-	@echo '  DESTDIR CC CFLAGS LDFLAGS  TESTS TEST_DIRS (check)  MODEL PROMPT (demo)  FUZZ_SECONDS (fuzz)'
+	@echo '  DESTDIR CC CFLAGS LDFLAGS  TESTS TEST_DIRS (check)  MODEL PROMPT (demo)  FUZZ_SECONDS (fuzz)  BENCH (bench)'
 
 -include $(OBJ:.o=.d) $(TEST_BIN:=.d) $(PEER_BIN:=.d) $(FUZZ_BIN:=.d) $(TEST_LIB_OBJ:.o=.d) \
   $(BENCH_LIB_OBJ:.o=.d) $(BENCH_ALL:=.d) $(EXAMPLE_BIN:=.d) $(EXAMPLE_OBJ:.o=.d) $(CU_OUT:=.d)
