@@ -233,6 +233,7 @@ int main(int argc, char **argv) {
     if (p.quick) b.how.context = 512;
     if (!b.peer && !p.cpu_time)
         puts("SKIP: llama.cpp: MLSYS_LLAMA_BENCH is not set (docs/bench.md says how to obtain it)");
+    if (p.quick && !one[0]) one[0] = "stable";
     run_models(&b, p.quick ? quick : all, one[0] ? one : both);
     if (!p.report.n[BENCH_RECORD_RESULT]) return p.report.refused != 0; /* skipped, and said so */
     return bench_end(&p, &run);
