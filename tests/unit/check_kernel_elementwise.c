@@ -428,6 +428,26 @@ START_TEST(in_place) {
 }
 END_TEST
 
+/* Outputs large enough to be written past the caches. */
+START_TEST(large_outputs) {
+    int64_t n = (1 << 23) + 77;
+    kc_rng r = kc_seed(SEED + 14);
+    kc_call c = {.op = MLSI_OP_MUL, .n_in = 2, .n_out = 1};
+    for (int i = 0; i < 2; i++) {
+        c.in[i] = kc_tensor_new(&r, MLSYS_F32, 1, &n, KC_DENSE);
+        kc_fill(&r, &c.in[i], KC_FINITE);
+    }
+    c.out[0] = kc_tensor_new(&r, MLSYS_F32, 1, &n, KC_DENSE);
+    kc_tensor e = kc_tensor_new(&r, MLSYS_F32, 1, &n, KC_DENSE);
+    const float *a = c.in[0].view.data, *b = c.in[1].view.data;
+    for (int64_t i = 0; i < n; i++)
+        ((float *)e.view.data)[i] = a[i] * b[i];
+    ck_assert_int_gt(kc_check(&c, &e, "large"), 0);
+    kc_tensor_free(&e);
+    kc_call_free(&c);
+}
+END_TEST
+
 int main(void) {
     printf("seed %d\n", SEED);
     Suite *s = suite_create("kernel_elementwise");
@@ -441,6 +461,7 @@ int main(void) {
     tcase_add_test(t, select_moves_bits);
     tcase_add_test(t, cast_all_pairs);
     tcase_add_test(t, in_place);
+    tcase_add_test(t, large_outputs);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -435,6 +435,55 @@ START_TEST(random_numbers) {
 }
 END_TEST
 
+/* Outputs large enough to be written past the caches, aligned and not, with odd rims. */
+START_TEST(large_copies) {
+    static const int64_t shape[2] = {2901, 2950};
+    kc_rng r = kc_seed(SEED + 11);
+    int64_t n = shape[0] * shape[1];
+    for (int k = 0; k < 4;
+         k++) { /* copy; transpose to an unaligned, to an aligned output; halves */
+        mlsys_dtype t = k == 3 ? MLSYS_F16 : MLSYS_F32;
+        int64_t columns = k == 2 ? 2944 : k == 3 ? 2 * 2950 : 2950; /* of the source's rows */
+        int64_t source[2] = {shape[0], columns};
+        kc_tensor x = kc_tensor_new(&r, t, 2, source, KC_DENSE);
+        int64_t count = mlsi_view_count(&x.view), size = mlsi_dtype_size(t);
+        for (int64_t i = 0; i < count * size / 4; i++)
+            memcpy((char *)x.view.data + i * 4, &(uint32_t){(uint32_t)(i * 2654435761u)}, 4);
+        unsigned char *block = malloc((size_t)(count * size + 128));
+        memset(block, 0x5a, (size_t)(count * size + 128));
+        /* 4 or 64 bytes past a multiple of 64 */
+        unsigned char *data = block + (-(uintptr_t)block & 63) + (k == 1 ? 4 : 0);
+        mlsi_view y = {.data = data, .dtype = t, .rank = 2}, from = x.view;
+        if (k > 0) { /* the output walks the source's columns */
+            from.shape[0] = columns, from.strides[0] = 1;
+            from.shape[1] = k == 2 ? 2896 : shape[0], from.strides[1] = columns;
+        }
+        for (int d = 0; d < 2; d++)
+            y.shape[d] = from.shape[d];
+        y.strides[0] = y.shape[1], y.strides[1] = 1;
+        ck_assert_int_ge(mlsi_view_count(&y) * size, k == 3 ? n * 4 : 1 << 25);
+        const mlsi_kernel *row;
+        for (int i = 0; (row = kc_row(MLSI_OP_COPY, i)) != NULL; i++) {
+            mlsi_kernel_args args = {.n_in = 1, .n_out = 1, .in = &from, .out = &y};
+            memset(data, 0x5a, (size_t)(mlsi_view_count(&y) * size));
+            ck_assert_int_eq(row->run(&args), MLSYS_OK);
+            for (int64_t a = 0; a < y.shape[0]; a++)
+                for (int64_t b = 0; b < y.shape[1]; b++) {
+                    const char *p = (char *)y.data + (a * y.strides[0] + b) * size;
+                    const char *q =
+                        (char *)from.data + (a * from.strides[0] + b * from.strides[1]) * size;
+                    if (memcmp(p, q, (size_t)size))
+                        ck_abort_msg("%s: case %d, element %lld,%lld", row->name, k, (long long)a,
+                                     (long long)b);
+                }
+            ck_assert_uint_eq(data[mlsi_view_count(&y) * size], 0x5a);
+        }
+        free(block);
+        kc_tensor_free(&x);
+    }
+}
+END_TEST
+
 int main(void) {
     printf("seed %d\n", SEED);
     Suite *s = suite_create("kernel_movement");
@@ -452,6 +501,7 @@ int main(void) {
     tcase_add_test(t, update_in_place);
     tcase_add_test(t, iota_and_full);
     tcase_add_test(t, random_numbers);
+    tcase_add_test(t, large_copies);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -204,6 +204,36 @@ START_TEST(norms) {
 }
 END_TEST
 
+/* A result large enough to be written past the caches: its rows are those of a small call. */
+START_TEST(large_norm) {
+    static const int64_t shape[2] = {2800, 3001}, width = 3001;
+    kc_rng r = kc_seed(SEED + 6);
+    mlsi_attr_norm attrs = {.axis = 1, .eps = 1e-5};
+    kc_call c = {.op = MLSI_OP_RMS_NORM, .attrs = &attrs, .n_in = 2, .n_out = 1};
+    c.in[0] = kc_tensor_new(&r, MLSYS_F32, 2, shape, KC_DENSE);
+    c.in[1] = kc_tensor_new(&r, MLSYS_F32, 1, &width, KC_DENSE);
+    kc_fill(&r, &c.in[0], KC_FINITE);
+    kc_fill(&r, &c.in[1], KC_FINITE);
+    c.out[0] = kc_tensor_new(&r, MLSYS_F32, 2, shape, KC_DENSE);
+    kc_tensor e = kc_tensor_new(&r, MLSYS_F32, 2, shape, KC_DENSE);
+    const mlsi_kernel *k = kc_row(MLSI_OP_RMS_NORM, 0);
+    for (int64_t row = 0; row < shape[0]; row++) {
+        mlsi_view in[2] = {c.in[0].view, c.in[1].view}, out = e.view;
+        in[0].data = (float *)c.in[0].view.data + row * width;
+        out.data = (float *)e.view.data + row * width;
+        in[0].shape[0] = out.shape[0] = 1;
+        _Alignas(64) float work[3 * 3056];
+        mlsi_kernel_args args = {
+            .attrs = &attrs, .n_in = 2, .n_out = 1, .in = in, .out = &out, .work = work};
+        ck_assert_uint_le(k->work(&args, 1), sizeof work);
+        ck_assert_int_eq(k->run(&args), MLSYS_OK);
+    }
+    ck_assert_int_gt(kc_check(&c, &e, "large"), 0);
+    kc_tensor_free(&e);
+    kc_call_free(&c);
+}
+END_TEST
+
 /* The output may be x's buffer. */
 START_TEST(rows_in_place) {
     static const mlsi_op ops[] = {MLSI_OP_SOFTMAX, MLSI_OP_LOG_SOFTMAX, MLSI_OP_RMS_NORM,
@@ -385,6 +415,7 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_test(t, softmax_rows);
     tcase_add_test(t, norms);
+    tcase_add_test(t, large_norm);
     tcase_add_test(t, rows_in_place);
     tcase_add_test(t, logsumexp_rows);
     tcase_add_test(t, cross_entropy_rows);
