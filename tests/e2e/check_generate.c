@@ -84,6 +84,15 @@ START_TEST(rewind_and_again) {
         generation_run(g, 20, &again);
         generation_equal(&first, &again, "before and after a rewind");
     }
+    /* right after an evaluation, which is of no use to the shorter context */
+    check_ok(mlsys_generator_rewind(g, n));
+    check_ok(mlsys_generator_append(g, "x"));
+    logits_of(g, have);
+    ck_assert_mem_ne(have, want, sizeof want);
+    check_ok(mlsys_generator_rewind(g, n));
+    logits_of(g, have);
+    ck_assert_mem_eq(have, want, sizeof want);
+    generation_run(g, 20, &again);
     /* from the middle of what was produced */
     check_ok(mlsys_generator_rewind(g, n + 6));
     generation_run(g, 20 - 6, &again);

@@ -190,6 +190,18 @@ START_TEST(top_k_cuts_ties_by_id) {
     ck_assert_int_eq(pick(&s, x, 64), 40);
     s.top_p = 1, s.min_p = 1; /* only what equals the best */
     ck_assert_int_eq(pick(&s, x, 64), 40);
+    /* exactly at the limit: min_p keeps, top_p has enough */
+    static const float two[] = {1, 1, 0.5f};
+    int second = 0;
+    for (s.seed = 0; s.seed < 200; s.seed++) {
+        int32_t id = pick(&s, two, 3);
+        ck_assert(id == 0 || id == 1);
+        second += id;
+    }
+    ck_assert(second > 50 && second < 150);
+    s.min_p = 0, s.top_p = 0.5;
+    for (s.seed = 0; s.seed < 200; s.seed++)
+        ck_assert_int_eq(pick(&s, two, 2), 0);
 }
 END_TEST
 
