@@ -212,7 +212,8 @@ static void bench(mlsys_dtype t, int flags, int64_t m, int64_t n, int64_t k, con
 }
 
 int main(int argc, char **argv) {
-    static const int64_t dense[][3] = {{256, 256, 256},    {512, 512, 512},   {1024, 1024, 1024},
+    static const int64_t dense[][3] = {{16, 16, 16}, {64, 64, 64}, {128, 128, 128},
+                                       {256, 256, 256},    {512, 512, 512},   {1024, 1024, 1024},
                                        {2048, 2048, 2048}, {128, 3072, 768},  {128, 768, 3072},
                                        {32, 4096, 4096},   {1, 4096, 4096}};
     static const struct { mlsys_dtype t; int64_t n, k; } quant[] = {

@@ -174,13 +174,40 @@ void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64
     }
 }
 
+/* Bytes of B that will be read next: fetched in portions, one per tile. Each panel is a new stream, which
+ * the hardware's prefetcher would notice late. */
+typedef struct fetch {
+    const char *at, *end;
+    int64_t portion;
+} fetch;
+
+static void fetch_portion(fetch *f) {
+    const char *end = f->end - f->at < f->portion ? f->end : f->at + f->portion;
+    for (; f->at < end; f->at += 64)
+        __builtin_prefetch(f->at, 0, 2);
+}
+
+/* What follows panel `panel` of a block of panels [first, last) in segment k0. */
+static fetch fetch_next(const gemm *g, int64_t b_batch, int64_t panel, int64_t first, int64_t last,
+                        int64_t k0, int64_t tiles_left) {
+    fetch f = {0};
+    if (++panel == last) panel = first, k0 += GEMM_SEGMENT;
+    if (!g->source->locate || k0 >= g->k.count) return f;
+    int64_t bytes =
+        g->source->locate(g, b_batch, panel, k0, min64(GEMM_SEGMENT, g->k.count - k0), &f.at);
+    f.end = f.at + bytes;
+    f.portion = round_up(ceil_div(bytes, tiles_left), 64);
+    return f;
+}
+
 /* All row tiles of a block against one tile of B; tiles of nearly equal height. */
 static void tile_column(const float *a, int64_t lda, int64_t rows, const float *b, int64_t kc,
-                        float *c, int64_t ldc, int64_t columns, bool add) {
+                        float *c, int64_t ldc, int64_t columns, bool add, fetch *next) {
     int64_t left = ceil_div(rows, GEMM_MR);
     float edge[GEMM_MR * GEMM_NR];
     for (; rows > 0; left--) {
         int64_t mr = ceil_div(rows, left);
+        fetch_portion(next);
         if (columns == GEMM_NR || mlsi_fault(MLSI_FAULT_GEMM_EDGE)) {
             tiles[mr](a, lda, b, kc, c, ldc, add);
         } else { /* the last columns of C, one by one */
@@ -214,11 +241,15 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
         int64_t kc = min64(GEMM_SEGMENT, k_count - k0);
         const float *as = stage_a(p, a, m0, rows, k0, kc, a_block, &lda);
         for (int64_t j = 0; j < columns; j += source->width) {
-            const float *b = source->expand(g, b_batch, (n0 + j) / source->width, k0, kc, panel);
-            int64_t in_panel = min64(source->width, columns - j);
+            int64_t at = (n0 + j) / source->width, in_panel = min64(source->width, columns - j);
+            fetch next = fetch_next(g, b_batch, at, n0 / source->width,
+                                    ceil_div(n0 + columns, source->width), k0,
+                                    ceil_div(rows, GEMM_MR) * ceil_div(in_panel, GEMM_NR));
+            const float *b = source->expand(g, b_batch, at, k0, kc, panel);
             for (int64_t t = 0; t < in_panel; t += GEMM_NR, b += kc * GEMM_NR)
                 tile_column(as, lda, rows, b, kc, sums + j + t, ldc,
-                            p->direct_c ? min64(GEMM_NR, in_panel - t) : GEMM_NR, k0 > first);
+                            p->direct_c ? min64(GEMM_NR, in_panel - t) : GEMM_NR, k0 > first,
+                            &next);
         }
     }
     if (p->direct_c) return;

@@ -63,6 +63,9 @@ typedef struct gemm_source {
      * written to buffer, or where they already are. k0 is a multiple of GEMM_SEGMENT. */
     const float *(*expand)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
                            float *buffer);
+    /* Optional: the packed bytes that expand would read, for prefetching; returns their number. */
+    int64_t (*locate)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
+                      const char **at);
     /* Optional: 1 <= mr <= GEMM_SMALL_M whole rows times `panels` panels, all of K:
      * out[r * ldo + column]. Columns past the last one may get anything or be left. */
     void (*rows)(const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr,

@@ -177,7 +177,7 @@ static void rows_row_major(const gemm *g, int64_t b_batch, int64_t panel, int64_
     }
 }
 
-const gemm_source MLSI_K(gemm_row_major) = {GEMM_WIDE, 8, expand_strided, rows_row_major};
+const gemm_source MLSI_K(gemm_row_major) = {GEMM_WIDE, 8, expand_strided, NULL, rows_row_major};
 
 /* ---- packed: [matrix][panel][k][GEMM_NR] -------------------------------------------------------- */
 
@@ -227,6 +227,17 @@ static const char *packed_at(const gemm *g, int64_t b_batch, int64_t panel, int6
                              int64_t size) {
     return (const char *)g->packed + b_batch * g->packed_matrix_bytes +
            (panel * panel_elements(g) + k0 * GEMM_NR) * size;
+}
+
+static int64_t locate_32(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
+                         const char **at) {
+    *at = packed_at(g, b_batch, panel, k0, 4);
+    return kc * GEMM_NR * 4;
+}
+static int64_t locate_16(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
+                         const char **at) {
+    *at = packed_at(g, b_batch, panel, k0, 2);
+    return kc * GEMM_NR * 2;
 }
 
 static const float *expand_f32(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,
@@ -327,9 +338,9 @@ static void rows_bf16(const gemm *g, int64_t b_batch, int64_t panel, int64_t pan
     rows_of(MLSYS_BF16, g, b_batch, panel, panels, mr, a, lda, out, ldo);
 }
 
-static const gemm_source packed_f32 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f32, rows_f32};
-static const gemm_source packed_f16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f16, rows_f16};
-static const gemm_source packed_bf16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_bf16, rows_bf16};
+static const gemm_source packed_f32 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f32, locate_32, rows_f32};
+static const gemm_source packed_f16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f16, locate_16, rows_f16};
+static const gemm_source packed_bf16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_bf16, locate_16, rows_bf16};
 
 const gemm_source *MLSI_K(gemm_packed_source)(mlsys_dtype t) {
     if (t == MLSYS_F32) return &packed_f32;

@@ -148,13 +148,22 @@ V_FN const float *expand_of(mlsys_dtype t, const gemm *g, int64_t panel, int64_t
 
 /* ---- sources ------------------------------------------------------------------------------------ */
 
+static int64_t locate(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
+                      const char **at) {
+    (void)b_batch;
+    quant_format f = quant_format_of(g->b_type);
+    *at = (const char *)g->packed + panel * quant_panel_bytes(f, g->k.count) +
+          k0 / f.block * quant_block_bytes(f);
+    return kc / f.block * quant_block_bytes(f);
+}
+
 #define SOURCE(name, T)                                                                            \
     static const float *expand_##name(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,   \
                                       int64_t kc, float *buffer) {                                 \
         (void)b_batch;                                                                             \
         return expand_of(T, g, panel, k0, kc, buffer);                                             \
     }                                                                                              \
-    static const gemm_source source_##name = {QUANT_ROWS, 2, expand_##name,                        \
+    static const gemm_source source_##name = {QUANT_ROWS, 2, expand_##name, locate,                \
                                                QUANT_ROWS_FN(name)};
 SOURCE(q4_0, MLSYS_Q4_0)
 SOURCE(q4_1, MLSYS_Q4_1)
