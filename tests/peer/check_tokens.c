@@ -89,7 +89,8 @@ START_TEST(ids_are_the_peers) {
     ck_assert_msg(mlsi_gguf_open(&mlsi_alloc_process, name, file, size, &g) == MLSYS_OK, "%s",
                   mlsys_last_error());
     mlsys_status st = mlsi_tokenizer_from_gguf(&mlsi_alloc_process, g, &t);
-    if (st == MLSYS_E_UNSUPPORTED) TEST_SKIP("token ids of %s: %s", name, mlsys_last_error());
+    if (st == MLSYS_E_UNSUPPORTED && strstr(mlsys_last_error(), "made without"))
+        TEST_SKIP("token ids of %s: %s", name, mlsys_last_error());
     ck_assert_msg(st == MLSYS_OK, "%s", mlsys_last_error());
     mlsi_gguf_close(g);
     free(file); /* a tokenizer stands on its own */
