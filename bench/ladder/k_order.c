@@ -12,7 +12,19 @@
  * Part 2: one row times a packed [K, N] matrix in L2, 64 x 1024: chains per output, and lanes.
  * Part 3: error against f64, root mean square over a 64 x 64 product with K = 4096.
  *
- * Build: cc -O3 -ffp-contract=off -mavx2 -mfma bench/ladder/k_order.c -lm */
+ * AVX2 with FMA; elsewhere it says so and stops. */
+#if !defined(__x86_64__)
+#include <stdio.h>
+int main(void) {
+    printf("k_order: needs AVX2\n");
+    return 0;
+}
+#else
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC target("avx2,fma")
+#endif
 #include <immintrin.h>
 #include <math.h>
 #include <stdio.h>
@@ -212,3 +224,8 @@ int main(int argc, char **argv) {
     free(c);
     return 0;
 }
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif
