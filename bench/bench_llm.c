@@ -2,6 +2,7 @@
  * on the same file, threads and sizes. See docs/bench.md. */
 #include "support/llama_bench.h"
 #include "support/llm.h"
+#include "support/profile.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ typedef struct llm_bench {
     const char *model, *peer, *flash_attention;
     llm_options how;
     long rounds;
+    bool profile;
 } llm_bench;
 
 /* ---- what the hardware would allow -------------------------------------------------------------
@@ -143,7 +145,8 @@ static void run_test(llm_bench *b, llm *m, const llm_test *t, const char *peer) 
     llama_bench rival = {.program = peer,
                          .model = b->model,
                          .flash_attention = b->flash_attention,
-                         .threads = m->how.threads};
+                         .threads = m->how.threads,
+                         .cpu_time = b->p->cpu_time};
     bool ready = bench_prepare(&s, &how, &r);
     for (int i = 0; ready && i < how.samples; i++)
         for (int turn = 0; turn < 2; turn++) {
@@ -158,6 +161,7 @@ static void run_test(llm_bench *b, llm *m, const llm_test *t, const char *peer) 
     report_result(b, m, t, &s, &r);
     if (peer) report_comparison(b, &s, &r, ours, theirs, rival.settings);
     putchar('\n');
+    if (b->profile && r.n) bench_profile(b->p, &m->lib, m->how.threads, s.call, s.user);
     fflush(stdout);
 }
 
@@ -221,17 +225,17 @@ int main(int argc, char **argv) {
         {"--act", "TYPE", "activations of quantised products: f32 or int8 (default f32)",
          BENCH_STRING, &b.how.act},
         {"--kv", "TYPE", "cache: f32, f16 or bf16 (default f32)", BENCH_STRING, &b.how.kv},
+        {"--profile", NULL, "print the kernels that take most of each test", BENCH_FLAG,
+         &b.profile},
         {NULL, NULL, NULL, BENCH_FLAG, NULL}};
     bench_record run = {NULL, 0, 0};
     int status;
     if (!bench_begin(&p, argc, argv, own, &status)) return status;
-    if (p.cpu_time && b.peer)
-        puts("the peer tells wall-clock rates only: left out with --cpu-time");
-    if (b.peer && (!*b.peer || p.cpu_time)) b.peer = NULL;
+    if (b.peer && !*b.peer) b.peer = NULL;
     b.rounds = p.samples ? p.samples : p.quick ? 2 : 7;
     if (b.rounds > BENCH_MAX_SAMPLES) b.rounds = BENCH_MAX_SAMPLES;
     if (p.quick) b.how.context = 512;
-    if (!b.peer && !p.cpu_time)
+    if (!b.peer)
         puts("SKIP: llama.cpp: MLSYS_LLAMA_BENCH is not set (docs/bench.md says how to obtain it)");
     if (p.quick && !one[0]) one[0] = "stable";
     run_models(&b, p.quick ? quick : all, one[0] ? one : both);

@@ -8,6 +8,8 @@
 typedef struct llama_bench {
     const char *program, *model, *flash_attention; /* "auto", "on" or "off" */
     int threads;
+    bool cpu_time;      /* one thread: CPU time of a second repetition, by the difference of two
+                           processes */
     char settings[256]; /* of the last run, as it reports them */
 } llama_bench;
 
