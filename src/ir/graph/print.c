@@ -40,6 +40,20 @@ static void print_type(const mlsi_symtab *t, const mlsi_type *type, mlsi_text *o
 
 enum { BRIEF_BYTES = 64 };
 
+static void print_hex(const uint8_t *bytes, uint64_t n, mlsi_text *out) {
+    static const char digits[] = "0123456789abcdef";
+    char line[129];
+    for (uint64_t i = 0; i < n;) {
+        int k = 0;
+        for (; i < n && k < 128; i++) {
+            line[k++] = digits[bytes[i] >> 4];
+            line[k++] = digits[bytes[i] & 15];
+        }
+        line[k] = 0;
+        mlsi_text_add(out, "%s", line);
+    }
+}
+
 static void print_const(const mlsi_graph *g, const mlsi_value_def *def, bool brief, mlsi_text *out) {
     const mlsi_tensor *t = g->consts[def->index];
     mlsi_layout l;
@@ -57,7 +71,7 @@ static void print_const(const mlsi_graph *g, const mlsi_value_def *def, bool bri
     mlsi_view to = mlsi_view_of(dense, &l), from = mlsi_tensor_view_of(t);
     mlsi_copy_view(&to, &from);
     mlsi_text_add(out, " hex:");
-    for (uint64_t i = 0; i < bytes; i++) mlsi_text_add(out, "%02x", ((uint8_t *)dense)[i]);
+    print_hex(dense, bytes, out);
     mlsi_mem_free(g->alloc, dense);
 }
 

@@ -1,6 +1,7 @@
 /* fold: a node whose operands are all constants is computed now, by the reference meaning, so the bits
  * are those of a run. Results that would grow the program (a dequantised weight) are left alone, and
  * so is what the slow reference would take long for. */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -94,6 +95,7 @@ static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *o
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     if (!foldable(rw, node)) return mlsi_rewrite_keep(rw, node, out);
     mlsys_status st = evaluate(rw, node, out);
+    if (mlsi_fault(MLSI_FAULT_FOLD_FAILS)) return st;
     /* A node that fails at run time (an index out of range) must fail there, not at compile. */
     return st == MLSYS_OK || st == MLSYS_E_NOMEM ? st : mlsi_rewrite_keep(rw, node, out);
 }

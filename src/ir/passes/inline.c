@@ -1,5 +1,6 @@
 /* inline: a call becomes its callee's nodes. The driver takes functions from the last one to main, so a
  * callee holds no calls any more when its callers take it in. */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ static mlsys_status emit_values(mlsi_rewrite *rw, const mlsi_func *f, const int3
     for (int64_t v = 0; v < f->n_values; v++) {
         const mlsi_value_def *def = &f->values[v];
         if (def->kind == MLSI_VALUE_INPUT) {
-            map[v] = args[def->index];
+            map[v] = args[mlsi_fault(MLSI_FAULT_INLINE_ARGS) ? 0 : def->index];
         } else if (def->kind == MLSI_VALUE_CONST) {
             MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &map[v]));
         } else if (def->result == 0) {

@@ -1,6 +1,7 @@
 /* simplify: identities that keep every bit in every numerics mode (NaN payloads are outside the
  * contract). x + (+0) is not among them: it turns -0 into +0. Each rule is one function of the table;
  * it answers the new value that stands for the node's result, or -1. */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <math.h>
@@ -72,8 +73,18 @@ static mlsys_status involution(mlsi_rewrite *rw, const mlsi_node *node, const in
     return MLSYS_OK;
 }
 
+/* No rule at all: exp(a) * exp(b) is not exp(a + b), see exp(100) * exp(-100) in f32. */
+static mlsys_status wrong_exp_product(mlsi_rewrite *rw, const int32_t *in, int32_t *out) {
+    const mlsi_node *a = mlsi_rewrite_def(rw, in[0]), *b = mlsi_rewrite_def(rw, in[1]);
+    if (!a || !b || a->op != MLSI_OP_EXP || b->op != MLSI_OP_EXP) return MLSYS_OK;
+    int32_t terms[2] = {a->in[0], b->in[0]}, sum;
+    MLSI_TRY(mlsi_build_node(rw->g, rw->func, MLSI_OP_ADD, NULL, 2, terms, 1, &sum));
+    return mlsi_build_node(rw->g, rw->func, MLSI_OP_EXP, NULL, 1, &sum, 1, out);
+}
+
 static mlsys_status mul_one(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                             int32_t *out) {
+    if (mlsi_fault(MLSI_FAULT_EXP_PRODUCT)) return wrong_exp_product(rw, in, out);
     if (is_splat(rw, in[1], 1, 1) && keeps_type(rw, node, in[0])) *out = in[0];
     if (is_splat(rw, in[0], 1, 1) && keeps_type(rw, node, in[1])) *out = in[1];
     return MLSYS_OK;
@@ -87,8 +98,9 @@ static mlsys_status div_one(mlsi_rewrite *rw, const mlsi_node *node, const int32
 
 static mlsys_status add_zero(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                              int32_t *out) {
-    if (is_splat(rw, in[1], -0.0, 0) && keeps_type(rw, node, in[0])) *out = in[0];
-    if (is_splat(rw, in[0], -0.0, 0) && keeps_type(rw, node, in[1])) *out = in[1];
+    double zero = mlsi_fault(MLSI_FAULT_ADD_POSITIVE_ZERO) ? 0.0 : -0.0;
+    if (is_splat(rw, in[1], zero, 0) && keeps_type(rw, node, in[0])) *out = in[0];
+    if (is_splat(rw, in[0], zero, 0) && keeps_type(rw, node, in[1])) *out = in[1];
     return MLSYS_OK;
 }
 
@@ -128,7 +140,7 @@ static mlsys_status slice_all(mlsi_rewrite *rw, const mlsi_node *node, const int
                               int32_t *out) {
     const mlsi_attr_slice *a = node->attrs;
     for (int64_t i = 0; i < a->steps.n; i++)
-        if (a->steps.v[i] != 1) return MLSYS_OK;
+        if (a->steps.v[i] != 1 && !mlsi_fault(MLSI_FAULT_SLICE_STEP)) return MLSYS_OK;
     return same_type(rw, node, in, out);
 }
 
