@@ -4,7 +4,7 @@ set -eu
 here=$(dirname "$0")
 generate=$1
 model=${2:-}
-prompt=${3:-Why is the sky blue? Answer in two sentences.}
+prompt=${3:-What is photosynthesis? Answer in one sentence.}
 if [ -n "$model" ]; then
     [ -f "$model" ] || { echo "demo: no such model file: $model" >&2; exit 1; }
     # The chat template is used when the file has one; a base model gets the bare text.
@@ -14,4 +14,5 @@ else
     model=$("$here/fetch-model.sh" smollm2)
     chat=--chat
 fi
-exec "$generate" --model "$model" --prompt "$prompt" $chat --max-tokens "${MAX_TOKENS:-96}"
+printf "> %s\n" "$prompt"
+exec "$generate" --model "$model" --prompt "$prompt" $chat --max-tokens "${MAX_TOKENS:-160}"
