@@ -156,6 +156,9 @@ $(OUT)/mlsys.pc: libmlsys.pc.in include/mlsys/mlsys.h $(OUT)/flags Makefile
 # ---- tests: unit suites link the static library and may look inside --------------------------
 CHECK_CFLAGS := $(shell $(PKG_CONFIG) --cflags check 2>/dev/null)
 CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
+ifneq ($(filter check check-peer tests,$(MAKECMDGOALS)),)
+$(if $(CHECK_LIBS),,$(error tests need the Check library (Debian: check); ./setup check installs it))
+endif
 TEST_DIRS ?= unit conformance errors oom e2e abi fuzz
 # TESTS="check_layout check_pool" runs those alone.
 TESTS ?=
