@@ -39,33 +39,10 @@ static void add_result(bench_program *p, const one_op *o, const bench_subject *s
     bench_report_add(&p->report, BENCH_RECORD_RESULT, &record);
 }
 
-static void add_comparison(bench_program *p, const char *name, const bench_subject *s,
-                           const bench_pair *pair) {
-    bench_record record = {NULL, 0, 0};
-    bench_summary a = bench_result_summary(&pair->a, 1), b = bench_result_summary(&pair->b, 1);
-    bool pass = pair->a.verdict.judgement == BENCH_PASS && pair->b.verdict.judgement == BENCH_PASS;
-    bench_set_text(&record, "name", name);
-    bench_set_text(&record, "ours", "A");
-    bench_set_text(&record, "peer", "B");
-    bench_set_number(&record, "threads", s->threads);
-    bench_set_text(&record, "verdict", pass ? "pass" : "fail");
-    bench_set_text(&record, "ratio_of", "seconds, B / A, pair by pair");
-    bench_set_text(&record, "method", "interleaved in one process, order swapped each round");
-    bench_set_text(&record, "peer_settings", "the same library");
-    if (pass) {
-        bench_set_numbers(&record, "raw_ours", pair->a.seconds, pair->a.n);
-        bench_set_numbers(&record, "raw_peer", pair->b.seconds, pair->b.n);
-        bench_set_number(&record, "median_ours", a.median);
-        bench_set_number(&record, "median_peer", b.median);
-        bench_set_text(&record, "unit", "second");
-        bench_set_summary(&record, &pair->ratio);
-    }
-    bench_report_add(&p->report, BENCH_RECORD_COMPARISON, &record);
-}
-
 static void compare(bench_program *p, const char *name, const one_op_case *first,
                     const one_op_case *second, int threads, double expected) {
     static bench_pair pair;
+    bench_record record = {NULL, 0, 0};
     one_op a = {.portable_limit = 1e9, .plant = p->plant}, b = a;
     bench_sampling how = sampling(p);
     one_op_open(&a, first, threads, "exact", (uint64_t)p->seed);
@@ -75,7 +52,8 @@ static void compare(bench_program *p, const char *name, const one_op_case *first
     bool ok = bench_measure_pair(&sa, &sb, &how, (uint64_t)p->seed, &pair);
     add_result(p, &a, &sa, &pair.a);
     add_result(p, &b, &sb, &pair.b);
-    add_comparison(p, name, &sa, &pair);
+    bench_set_pair(&record, name, "A", "B", "the same library", threads, &pair);
+    bench_report_add(&p->report, BENCH_RECORD_COMPARISON, &record);
     printf("%-22s %d thread%s ", name, threads, threads > 1 ? "s" : " ");
     if (ok)
         printf("B / A %.3f, 95 %% interval [%.3f, %.3f], middle half [%.3f, %.3f]; expected %.2f\n",

@@ -1,9 +1,11 @@
 /* Speed of single ops beside the hardware's limits: elementwise, softmax, RMS norm, matmul,
  * block-quantised matmul, attention. See docs/bench.md. */
+#include "support/blas_peer.h"
 #include "support/one_op.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define F32_1(n)                                                                                   \
@@ -171,47 +173,97 @@ static void report(bench_program *p, const one_op *o, const bench_subject *s,
     fflush(stdout);
 }
 
-static void measure(bench_program *p, const one_op_case *c, int threads, bool both, bool cold) {
+/* ---- measuring --------------------------------------------------------------------------------- */
+
+typedef struct plan {
+    bench_program *p;
+    bench_sampling how;
+    bool call, cold;
+    const char *blas; /* path of an OpenBLAS, or NULL */
+} plan;
+
+static const float *floats(mlsys_tensor t) {
+    void *data;
+    bench_need(mlsys_tensor_data(t, &data, NULL), "operand");
+    return data;
+}
+
+/* An f32 product beside OpenBLAS. */
+static void compare_blas(const plan *x, one_op *o, int threads) {
+    static bench_pair pair;
+    static blas_peer blas;
+    const one_op_case *c = o->what;
+    bench_record record = {NULL, 0, 0};
+    if (!blas_open(&blas, x->blas, threads)) return;
+    int64_t m = c->in[0].shape[0], k = c->in[0].shape[1], n = c->in[1].shape[1];
+    blas_product product = {.blas = &blas,
+                            .m = m,
+                            .n = n,
+                            .k = k,
+                            .a = floats(o->in[0]),
+                            .b = floats(o->in[1]),
+                            .c = bench_memory(sizeof(float) * (uint64_t)(m * n)),
+                            .seed = (uint64_t)x->p->seed};
+    bench_subject ours = one_op_subject(o, BENCH_CALL, BENCH_WARM, threads, c->name);
+    bench_subject theirs = blas_subject(&product, threads, "OpenBLAS");
+    bool ok = bench_measure_pair(&ours, &theirs, &x->how, (uint64_t)x->p->seed, &pair);
+    bench_set_pair(&record, c->name, "libmlsys", "OpenBLAS", blas.settings, threads, &pair);
+    bench_report_add(&x->p->report, BENCH_RECORD_COMPARISON, &record);
+    if (ok)
+        printf("    OpenBLAS %.1f us; its time / ours %.2f [%.2f, %.2f]\n",
+               bench_result_summary(&pair.b, 1).median * 1e6, pair.ratio.median, pair.ratio.low,
+               pair.ratio.high);
+    else
+        printf("    OpenBLAS: no comparison: %s; %s\n", pair.a.verdict.finding,
+               pair.b.verdict.finding);
+    free(product.c);
+}
+
+static void measure(const plan *x, const one_op_case *c, int threads) {
     static bench_result r;
-    one_op o = {.portable_limit = p->quick ? 1.2e9 : 2e10, .plant = p->plant};
-    bench_sampling how = {.warmup = 2,
-                          .samples = p->samples ? (int)p->samples
-                                     : p->quick ? 9
-                                                : 25,
-                          .sample_seconds = p->quick ? 0.01 : 0.03};
-    one_op_open(&o, c, threads, "exact", (uint64_t)p->seed);
-    for (int boundary = BENCH_KERNEL; boundary <= (both ? BENCH_CALL : BENCH_KERNEL); boundary++)
-        for (int cache = BENCH_WARM; cache <= (cold ? BENCH_COLD : BENCH_WARM); cache++) {
+    one_op o = {.portable_limit = x->p->quick ? 1.2e9 : 2e10, .plant = x->p->plant};
+    one_op_open(&o, c, threads, "exact", (uint64_t)x->p->seed);
+    for (int boundary = BENCH_KERNEL; boundary <= (x->call ? BENCH_CALL : BENCH_KERNEL); boundary++)
+        for (int cache = BENCH_WARM; cache <= (x->cold ? BENCH_COLD : BENCH_WARM); cache++) {
             bench_subject s =
                 one_op_subject(&o, (bench_boundary)boundary, (bench_cache)cache, threads, c->name);
-            bench_measure(&s, &how, &r);
-            report(p, &o, &s, &r);
+            bench_measure(&s, &x->how, &r);
+            report(x->p, &o, &s, &r);
         }
+    if (x->blas && !strcmp(c->op, "matmul")) compare_blas(x, &o, threads);
     one_op_close(&o);
 }
 
-static void run_cases(bench_program *p, const one_op_case *list, size_t n, bool both, bool cold) {
-    int counts[2], n_counts = bench_thread_counts(p, counts);
+static void run_cases(const plan *x, const one_op_case *list, size_t n) {
+    int counts[2], n_counts = bench_thread_counts(x->p, counts);
     for (size_t i = 0; i < n; i++)
         for (int t = 0; t < n_counts; t++)
-            if (bench_wanted(p, list[i].name)) measure(p, &list[i], counts[t], both, cold);
+            if (bench_wanted(x->p, list[i].name)) measure(x, &list[i], counts[t]);
 }
 
 int main(int argc, char **argv) {
     static bench_program p = {
         .name = "bench_kernels",
         .summary = "Time of single ops and how near they come to the hardware's limits."};
-    bool call = false, cold = false;
-    const bench_option own[] = {{"--call", NULL, "measure the public call too", BENCH_FLAG, &call},
-                                {"--cold", NULL, "measure with cold caches too", BENCH_FLAG, &cold},
-                                {NULL, NULL, NULL, BENCH_FLAG, NULL}};
+    plan x = {.p = &p, .blas = getenv("MLSYS_OPENBLAS")};
+    const bench_option own[] = {
+        {"--call", NULL, "measure the public call too", BENCH_FLAG, &x.call},
+        {"--cold", NULL, "measure with cold caches too", BENCH_FLAG, &x.cold},
+        {"--blas", "FILE", "an OpenBLAS to compare f32 products with (default: MLSYS_OPENBLAS)",
+         BENCH_STRING, &x.blas},
+        {NULL, NULL, NULL, BENCH_FLAG, NULL}};
     bench_record run = {NULL, 0, 0};
     int status;
     if (!bench_begin(&p, argc, argv, own, &status)) return status;
+    x.how = (bench_sampling){
+        .warmup = 2, .samples = p.quick ? 9 : 25, .sample_seconds = p.quick ? 0.01 : 0.03};
+    if (p.samples) x.how.samples = (int)p.samples;
+    if (x.blas && !*x.blas) x.blas = NULL;
+    if (!x.blas) puts("SKIP: OpenBLAS: MLSYS_OPENBLAS is not set");
     printf("\n%-34s boundary, cache, threads; median of one call, p95, half the spread, rates, %% "
            "of the roof\n",
            "op");
-    run_cases(&p, cases, sizeof cases / sizeof cases[0], call, cold);
-    if (!p.quick) run_cases(&p, more_cases, sizeof more_cases / sizeof more_cases[0], call, cold);
+    run_cases(&x, cases, sizeof cases / sizeof cases[0]);
+    if (!p.quick) run_cases(&x, more_cases, sizeof more_cases / sizeof more_cases[0]);
     return bench_end(&p, &run);
 }

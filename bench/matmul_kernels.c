@@ -69,8 +69,10 @@ enum { PEAK_STEPS = 4096 };
     store(sink, sum)
 __attribute__((target("avx2,fma"))) static void peak_256(float *sink) {
 #define CHAIN_START(i) __m256 s##i = _mm256_set1_ps((float)i);
-#define CHAIN_STEP(i)  s##i = _mm256_fmadd_ps(s##i, x, y); __asm__ volatile("" : "+x"(s##i));
-#define CHAIN_END(i)   sum = _mm256_add_ps(sum, s##i);
+#define CHAIN_STEP(i)                                                                              \
+    s##i = _mm256_fmadd_ps(s##i, x, y);                                                            \
+    __asm__ volatile("" : "+x"(s##i));
+#define CHAIN_END(i) sum = _mm256_add_ps(sum, s##i);
     FMA_CHAINS(__m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_storeu_ps);
 #undef CHAIN_START
 #undef CHAIN_STEP
@@ -78,8 +80,10 @@ __attribute__((target("avx2,fma"))) static void peak_256(float *sink) {
 }
 __attribute__((target("avx512f"))) static void peak_512(float *sink) {
 #define CHAIN_START(i) __m512 s##i = _mm512_set1_ps((float)i);
-#define CHAIN_STEP(i)  s##i = _mm512_fmadd_ps(s##i, x, y); __asm__ volatile("" : "+v"(s##i));
-#define CHAIN_END(i)   sum = _mm512_add_ps(sum, s##i);
+#define CHAIN_STEP(i)                                                                              \
+    s##i = _mm512_fmadd_ps(s##i, x, y);                                                            \
+    __asm__ volatile("" : "+v"(s##i));
+#define CHAIN_END(i) sum = _mm512_add_ps(sum, s##i);
     FMA_CHAINS(__m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_storeu_ps);
 }
 static void peak_item(void *user, int64_t item, int worker) {
@@ -96,7 +100,9 @@ static double peak_flops(void) { /* of one call, all threads */
     return 2.0 * 12 * lanes * PEAK_STEPS * threads;
 }
 #else
-static void peak_item(void *user, int64_t item, int worker) { (void)user, (void)item, (void)worker; }
+static void peak_item(void *user, int64_t item, int worker) {
+    (void)user, (void)item, (void)worker;
+}
 static double peak_flops(void) { return 0; }
 #endif
 static void peak_call(void *user) {
@@ -170,22 +176,26 @@ static void bench(mlsys_dtype t, int flags, int64_t m, int64_t n, int64_t k, con
     mlsys_dtype x_type = quant ? MLSYS_F32 : t;
     mlsi_attr_matmul at = {0, transpose_b};
     mlsi_attr_quant_matmul quant_at = {flags & INT8 ? MLSI_ACT_INT8 : MLSI_ACT_F32};
-    product p = {.in = {matrix(x_type, m, k),
-                        quant || transpose_b ? matrix(t, n, k) : matrix(t, k, n)},
-                 .out = matrix(x_type, m, n)};
+    product p = {
+        .in = {matrix(x_type, m, k), quant || transpose_b ? matrix(t, n, k) : matrix(t, k, n)},
+        .out = matrix(x_type, m, n)};
     mlsi_operand in[2] = {{.present = true, .dtype = x_type, .rank = 2},
                           {.present = true, .dtype = t, .rank = 2, .constant = constant}},
                  out = {.present = true, .dtype = x_type, .rank = 2};
     mlsi_query q = {.op = quant ? MLSI_OP_QUANT_MATMUL : MLSI_OP_MATMUL,
                     .attrs = quant ? (const void *)&quant_at : (const void *)&at,
-                    .n_in = 2, .n_out = 1, .in = in, .out = &out, .numerics = MLSI_EXACT};
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = in,
+                    .out = &out,
+                    .numerics = MLSI_EXACT};
     p.row = mlsi_cpu_backend.find(&q, isa);
-    p.args = (mlsi_kernel_args){.attrs = q.attrs, .n_in = 2, .n_out = 1, .in = p.in, .out = &p.out,
-                                .pool = pool};
+    p.args = (mlsi_kernel_args){
+        .attrs = q.attrs, .n_in = 2, .n_out = 1, .in = p.in, .out = &p.out, .pool = pool};
     char name[96];
     snprintf(name, sizeof name, "%s%s%s%s %lldx%lldx%lld", mlsi_dtype_get(t)->name,
-             flags & INT8 ? " int8" : "", constant ? " packed" : "", transpose_b ? " T" : "", (long long)m, (long long)n,
-             (long long)k);
+             flags & INT8 ? " int8" : "", constant ? " packed" : "", transpose_b ? " T" : "",
+             (long long)m, (long long)n, (long long)k);
     void *packed = NULL;
     if (!filter || strstr(name, filter)) {
         if (p.row->pack) {
@@ -212,16 +222,18 @@ static void bench(mlsys_dtype t, int flags, int64_t m, int64_t n, int64_t k, con
 }
 
 int main(int argc, char **argv) {
-    static const int64_t dense[][3] = {{16, 16, 16}, {64, 64, 64}, {128, 128, 128},
-                                       {256, 256, 256},    {512, 512, 512},   {1024, 1024, 1024},
-                                       {2048, 2048, 2048}, {128, 3072, 768},  {128, 768, 3072},
+    static const int64_t dense[][3] = {{16, 16, 16},       {64, 64, 64},     {128, 128, 128},
+                                       {256, 256, 256},    {512, 512, 512},  {1024, 1024, 1024},
+                                       {2048, 2048, 2048}, {128, 3072, 768}, {128, 768, 3072},
                                        {32, 4096, 4096},   {1, 4096, 4096}};
-    static const struct { mlsys_dtype t; int64_t n, k; } quant[] = {
-        {MLSYS_Q4_1, 576, 576},   {MLSYS_Q4_1, 192, 576},  {MLSYS_Q4_1, 1536, 576},
-        {MLSYS_Q4_1, 576, 1536},  {MLSYS_Q8_0, 49152, 576}, {MLSYS_Q4_1, 49152, 576},
-        {MLSYS_Q4_0, 2048, 640},  {MLSYS_Q5_0, 2048, 640}, {MLSYS_Q5_1, 2048, 640},
-        {MLSYS_Q8_0, 2048, 640},  {MLSYS_Q4_K, 640, 2048}, {MLSYS_Q5_K, 640, 2048},
-        {MLSYS_Q6_K, 640, 2048}};
+    static const struct {
+        mlsys_dtype t;
+        int64_t n, k;
+    } quant[] = {{MLSYS_Q4_1, 576, 576},  {MLSYS_Q4_1, 192, 576},   {MLSYS_Q4_1, 1536, 576},
+                 {MLSYS_Q4_1, 576, 1536}, {MLSYS_Q8_0, 49152, 576}, {MLSYS_Q4_1, 49152, 576},
+                 {MLSYS_Q4_0, 2048, 640}, {MLSYS_Q5_0, 2048, 640},  {MLSYS_Q5_1, 2048, 640},
+                 {MLSYS_Q8_0, 2048, 640}, {MLSYS_Q4_K, 640, 2048},  {MLSYS_Q5_K, 640, 2048},
+                 {MLSYS_Q6_K, 640, 2048}};
     static const int64_t ms[] = {1, 2, 4, 8, 64, 512};
     mlsi_alloc alloc;
     if (argc > 1) threads = atoi(argv[1]);

@@ -53,9 +53,8 @@ static float *floats(size_t n) {
 
 /* ---- part 1 -------------------------------------------------------------------------------------- */
 
-static inline __attribute__((always_inline)) void tile(int mr, const float *a, long lda,
-                                                       const float *b, long kc, float *c, long ldc,
-                                                       int add) {
+static inline __attribute__((always_inline)) void
+tile(int mr, const float *a, long lda, const float *b, long kc, float *c, long ldc, int add) {
     __m256 s[MR][2];
 #pragma GCC unroll 6
     for (int r = 0; r < mr; r++)
@@ -82,7 +81,8 @@ static void tile6(const float *a, long lda, const float *b, long kc, float *c, l
 }
 
 /* m a multiple of MB. One chain over all K is one segment of all K. */
-static void product(const float *a, const float *b, float *c, long m, long n, long k, long segment) {
+static void product(const float *a, const float *b, float *c, long m, long n, long k,
+                    long segment) {
     static float block[MB * 4096];
     for (long m0 = 0; m0 < m; m0 += MB)
         for (long k0 = 0; k0 < k; k0 += segment) {
@@ -186,10 +186,14 @@ static double error_of(const float *a, const float *b, long k, long segment) {
 }
 
 int main(int argc, char **argv) {
-    static const struct { const char *name; long segment; } orders[] = {
-        {"chain", ALL}, {"64", 64}, {"128", 128}, {"256", 256}, {"512", 512}, {"lanes", 0}};
+    static const struct {
+        const char *name;
+        long segment;
+    } orders[] = {{"chain", ALL}, {"64", 64},   {"128", 128},
+                  {"256", 256},   {"512", 512}, {"lanes", 0}};
     enum { ORDERS = 6, ROUNDS = 15, N = 1024, M = 960, K = 1024, ROW_N = 64 };
-    float *a = floats((size_t)1024 * 4096), *b = floats((size_t)N * 4096), *c = floats((size_t)M * N);
+    float *a = floats((size_t)1024 * 4096), *b = floats((size_t)N * 4096),
+          *c = floats((size_t)M * N);
     double gemm[ORDERS], row[ORDERS];
     for (int o = 0; o < ORDERS; o++)
         gemm[o] = row[o] = 1e9;

@@ -218,6 +218,27 @@ void bench_set_result(bench_record *r, const bench_subject *s, const bench_resul
     bench_set_summary(r, &summary);
 }
 
+void bench_set_pair(bench_record *r, const char *name, const char *ours, const char *peer,
+                    const char *settings, int threads, const bench_pair *pair) {
+    bench_summary a = bench_result_summary(&pair->a, 1), b = bench_result_summary(&pair->b, 1);
+    bool pass = pair->a.verdict.judgement == BENCH_PASS && pair->b.verdict.judgement == BENCH_PASS;
+    bench_set_text(r, "name", name);
+    bench_set_text(r, "ours", ours);
+    bench_set_text(r, "peer", peer);
+    bench_set_number(r, "threads", threads);
+    bench_set_text(r, "verdict", pass ? "pass" : "fail");
+    bench_set_text(r, "ratio_of", "seconds, peer / ours, pair by pair");
+    bench_set_text(r, "method", "interleaved in one process, order swapped each round");
+    bench_set_text(r, "peer_settings", settings);
+    if (!pass) return;
+    bench_set_numbers(r, "raw_ours", pair->a.seconds, pair->a.n);
+    bench_set_numbers(r, "raw_peer", pair->b.seconds, pair->b.n);
+    bench_set_number(r, "median_ours", a.median);
+    bench_set_number(r, "median_peer", b.median);
+    bench_set_text(r, "unit", "second");
+    bench_set_summary(r, &pair->ratio);
+}
+
 /* ---- the report --------------------------------------------------------------------------------
  */
 

@@ -36,6 +36,10 @@ void bench_set_result(bench_record *r, const bench_subject *s, const bench_resul
                       uint64_t seed);
 void bench_set_summary(bench_record *r, const bench_summary *s);
 
+/* Fields of a comparison of two subjects that bench_measure_pair interleaved. */
+void bench_set_pair(bench_record *r, const char *name, const char *ours, const char *peer,
+                    const char *settings, int threads, const bench_pair *pair);
+
 typedef struct bench_report {
     bench_record run, machine;
     char **entries[BENCH_RECORD_COMPARISON + 1]; /* JSON by kind */

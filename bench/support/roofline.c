@@ -97,6 +97,22 @@ static void roof(FILE *out, const frame *f, const bench_limits *l, int threads) 
         bandwidth * 1e-9);
 }
 
+/* Bandwidth of the caches, one thread: warm operands lie there. */
+static void cache_roofs(FILE *out, const frame *f, const bench_limits *l) {
+    double peak = bench_peak_flops(l, NULL, 1);
+    for (int i = 0; i < l->n; i++) {
+        const bench_limit *r = &l->row[i];
+        if (r->kind != BENCH_LIMIT_READ || r->threads != 1 || !strcmp(r->what, "memory")) continue;
+        double bandwidth = r->rate.max, left = fmax(exp2(f->x0), exp2(f->y0) / bandwidth);
+        double ridge = peak / bandwidth;
+        if (!(ridge > left)) continue;
+        fprintf(out, "<polyline class='cache' points='%.1f,%.1f %.1f,%.1f'/>\n", px(f, left),
+                py(f, left * bandwidth), px(f, ridge), py(f, peak));
+        fprintf(out, "<text class='tag' x='%.1f' y='%.1f'>%s %.0f</text>\n", px(f, left) + 3,
+                py(f, left * bandwidth) - 6, r->what, bandwidth * 1e-9);
+    }
+}
+
 static void points(FILE *out, const frame *f, const bench_roofline *r) {
     for (int i = 0; i < r->n; i++) {
         const bench_point *p = &r->point[i];
@@ -124,7 +140,9 @@ bool bench_roofline_write(const bench_roofline *r, const char *path) {
             "font-family='sans-serif' font-size='11'>\n",
             height);
     fputs("<style>.grid{stroke:#ddd} polyline{fill:none;stroke-width:2} .t1{stroke:#1d4ed8} "
-          ".t2{stroke:#c2410c} .tag{font-size:9px}</style>\n<rect width='100%' height='100%' "
+          ".t2{stroke:#c2410c} .tag{font-size:9px} "
+          ".cache{stroke:#999;stroke-width:1;stroke-dasharray:4 3}</style>\n<rect width='100%' "
+          "height='100%' "
           "fill='#fff'/>\n",
           out);
     fprintf(out, "<text x='%d' y='28' font-size='15'>", LEFT);
@@ -133,6 +151,7 @@ bool bench_roofline_write(const bench_roofline *r, const char *path) {
     axes(out, &f);
     for (int i = 0; i < r->limits->n; i++)
         if (r->limits->row[i].threads > most) most = r->limits->row[i].threads;
+    cache_roofs(out, &f, r->limits);
     roof(out, &f, r->limits, 1);
     if (most > 1) roof(out, &f, r->limits, most);
     points(out, &f, r);

@@ -42,12 +42,18 @@ static const struct {
     const char *flag, *key;
     char scope, type;
 } settings[] = {
-    {"--threads", "threads", 'c', 'i'},         {"--isa", "isa", 'c', 's'},
-    {"--context", "context", 'g', 'i'},         {"--numerics", "numerics", 'g', 's'},
-    {"--act", "act", 'g', 's'},                 {"--kv", "kv", 'g', 's'},
-    {"--temperature", "temperature", 'g', 'f'}, {"--top-k", "top_k", 'g', 'i'},
-    {"--top-p", "top_p", 'g', 'f'},             {"--min-p", "min_p", 'g', 'f'},
-    {"--seed", "seed", 'g', 'i'},               {"--repetition-penalty", "repetition_penalty", 'g', 'f'},
+    {"--threads", "threads", 'c', 'i'},
+    {"--isa", "isa", 'c', 's'},
+    {"--context", "context", 'g', 'i'},
+    {"--numerics", "numerics", 'g', 's'},
+    {"--act", "act", 'g', 's'},
+    {"--kv", "kv", 'g', 's'},
+    {"--temperature", "temperature", 'g', 'f'},
+    {"--top-k", "top_k", 'g', 'i'},
+    {"--top-p", "top_p", 'g', 'f'},
+    {"--min-p", "min_p", 'g', 'f'},
+    {"--seed", "seed", 'g', 'i'},
+    {"--repetition-penalty", "repetition_penalty", 'g', 'f'},
     {"--chunk", "chunk", 'g', 'i'},
 };
 
@@ -63,15 +69,34 @@ static int parse(int argc, char **argv, options *o, mlsys_config ctx, mlsys_conf
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         size_t s = 0, n = sizeof settings / sizeof settings[0];
         if (!strcmp(a, "--help")) return fputs(usage, stdout), 2;
-        if (!strcmp(a, "--chat")) { o->chat = 1; continue; }
-        if (!strcmp(a, "--quiet")) { o->quiet = 1; continue; }
+        if (!strcmp(a, "--chat")) {
+            o->chat = 1;
+            continue;
+        }
+        if (!strcmp(a, "--quiet")) {
+            o->quiet = 1;
+            continue;
+        }
         if (!value) return fprintf(stderr, "generate: %s needs a value\n%s", a, usage), 1;
         i++;
-        if (!strcmp(a, "--model")) { o->model = value; continue; }
-        if (!strcmp(a, "--prompt")) { o->prompt = value; continue; }
-        if (!strcmp(a, "--system")) { o->system = value; continue; }
-        if (!strcmp(a, "--max-tokens")) { o->max_tokens = strtol(value, NULL, 10); continue; }
-        while (s < n && strcmp(settings[s].flag, a)) s++;
+        if (!strcmp(a, "--model")) {
+            o->model = value;
+            continue;
+        }
+        if (!strcmp(a, "--prompt")) {
+            o->prompt = value;
+            continue;
+        }
+        if (!strcmp(a, "--system")) {
+            o->system = value;
+            continue;
+        }
+        if (!strcmp(a, "--max-tokens")) {
+            o->max_tokens = strtol(value, NULL, 10);
+            continue;
+        }
+        while (s < n && strcmp(settings[s].flag, a))
+            s++;
         if (s == n) return fprintf(stderr, "generate: unknown option %s\n%s", a, usage), 1;
         if (set(settings[s].scope == 'c' ? ctx : gen, settings[s].key, settings[s].type, value))
             return fprintf(stderr, "generate: %s\n", mlsys_last_error()), 1;
@@ -92,7 +117,8 @@ static void print_figures(mlsys_ctx ctx, mlsys_generator g) {
     mlsys_ctx_stats(ctx, &stats);
     fprintf(stderr, "\nprefill %.0f tokens, %.1f tokens/s; decode %.0f tokens, %.1f tokens/s\n", pt,
             ps > 0 ? pt / ps : 0, dt, ds > 0 ? dt / ds : 0);
-    fprintf(stderr, "memory: peak %.1f MB (cache %.1f MB, scratch %.1f MB), the model file is mapped\n",
+    fprintf(stderr,
+            "memory: peak %.1f MB (cache %.1f MB, scratch %.1f MB), the model file is mapped\n",
             (double)stats.peak_bytes / 1e6, stat_of(g, "cache_bytes") / 1e6,
             stat_of(g, "scratch_bytes") / 1e6);
 }
@@ -111,7 +137,10 @@ int main(int argc, char **argv) {
     CK(mlsys_config_create(&ctx_config));
     CK(mlsys_config_create(&gen_config));
     parsed = parse(argc, argv, &o, ctx_config, gen_config);
-    if (parsed) { rc = parsed == 1; goto done; }
+    if (parsed) {
+        rc = parsed == 1;
+        goto done;
+    }
     CK(mlsys_ctx_create(ctx_config, NULL, &ctx));
     CK(mlsys_device_get(ctx, MLSYS_CPU, 0, &device));
     CK(mlsys_stream_create(device, NULL, &stream));

@@ -23,9 +23,9 @@
 
 #include <stdint.h>
 
-#define MLSYS_VERSION_MAJOR 0
-#define MLSYS_VERSION_MINOR 1
-#define MLSYS_VERSION_PATCH 0
+#define MLSYS_VERSION_MAJOR  0
+#define MLSYS_VERSION_MINOR  1
+#define MLSYS_VERSION_PATCH  0
 #define MLSYS_VERSION_STRING "0.1.0"
 #define MLSYS_VERSION_NUMBER 100 /* major * 10000 + minor * 100 + patch */
 
@@ -187,9 +187,9 @@ typedef struct mlsys_hooks {
 
 typedef struct mlsys_stats {
     uint64_t size;
-    uint64_t live_bytes;  /* allocated through the context now */
-    uint64_t peak_bytes;  /* highest live_bytes so far */
-    uint64_t allocations; /* successful allocations so far */
+    uint64_t live_bytes;   /* allocated through the context now */
+    uint64_t peak_bytes;   /* highest live_bytes so far */
+    uint64_t allocations;  /* successful allocations so far */
     uint64_t live_handles; /* handles of this context that are not destroyed */
 } mlsys_stats;
 
@@ -243,8 +243,7 @@ MLSYS_API mlsys_status mlsys_tensor_wrap(mlsys_device device, mlsys_dtype dtype,
 /** A view of t's storage. offset counts from the storage's first element; strides may be negative
  *  or zero.  Errors SHAPE: a reachable element lies outside the storage. */
 MLSYS_API mlsys_status mlsys_tensor_view(mlsys_tensor t, int32_t ndim, const int64_t *shape,
-                                         const int64_t *strides, int64_t offset,
-                                         mlsys_tensor *out);
+                                         const int64_t *strides, int64_t offset, mlsys_tensor *out);
 /** Views without copying. perm is a permutation of 0..ndim-1. */
 MLSYS_API mlsys_status mlsys_tensor_permute(mlsys_tensor t, int32_t ndim, const int32_t *perm,
                                             mlsys_tensor *out);
@@ -253,8 +252,8 @@ MLSYS_API mlsys_status mlsys_tensor_transpose(mlsys_tensor t, int32_t axis0, int
                                               mlsys_tensor *out);
 /** Elements start, start+step, ... before stop along axis, with ONNX's clamping of open ends
  *  (INT64_MIN, INT64_MAX); step != 0.  A view. */
-MLSYS_API mlsys_status mlsys_tensor_slice(mlsys_tensor t, int32_t axis, int64_t start,
-                                          int64_t stop, int64_t step, mlsys_tensor *out);
+MLSYS_API mlsys_status mlsys_tensor_slice(mlsys_tensor t, int32_t axis, int64_t start, int64_t stop,
+                                          int64_t step, mlsys_tensor *out);
 MLSYS_API mlsys_status mlsys_tensor_reverse(mlsys_tensor t, int32_t axis, mlsys_tensor *out);
 /** NumPy broadcasting to shape: new leading axes and extent-1 axes get stride 0.  A view. */
 MLSYS_API mlsys_status mlsys_tensor_broadcast(mlsys_tensor t, int32_t ndim, const int64_t *shape,
@@ -325,10 +324,9 @@ typedef struct mlsys_opdef {
     int32_t n_in, n_out;
     /** Output dtypes and shapes from input ones: in_shapes is [n_in][8], out_shapes [n_out][8].
      *  Extents may be negative dim codes: pass them on unchanged or refuse. */
-    mlsys_status (*infer)(void *user, int32_t n_in, const mlsys_dtype *dtypes,
-                          const int32_t *ndims, const int64_t *in_shapes, mlsys_config attrs,
-                          int32_t n_out, mlsys_dtype *out_dtypes, int32_t *out_ndims,
-                          int64_t *out_shapes);
+    mlsys_status (*infer)(void *user, int32_t n_in, const mlsys_dtype *dtypes, const int32_t *ndims,
+                          const int64_t *in_shapes, mlsys_config attrs, int32_t n_out,
+                          mlsys_dtype *out_dtypes, int32_t *out_ndims, int64_t *out_shapes);
     /** Compute outputs; handles are borrowed; called on the thread that runs the program. */
     mlsys_status (*run)(void *user, mlsys_stream stream, int32_t n_in, const mlsys_tensor *in,
                         mlsys_config attrs, int32_t n_out, const mlsys_tensor *out);
@@ -343,8 +341,8 @@ MLSYS_API mlsys_status mlsys_op_register(mlsys_ctx ctx, const mlsys_opdef *d);
 
 MLSYS_API mlsys_status mlsys_graph_create(mlsys_ctx ctx, mlsys_graph *out);
 /** A named symbolic extent, min <= value <= max, a multiple of divisor (>= 1). */
-MLSYS_API mlsys_status mlsys_graph_symbol(mlsys_graph g, const char *name, int64_t min,
-                                          int64_t max, int64_t divisor, mlsys_dim *out);
+MLSYS_API mlsys_status mlsys_graph_symbol(mlsys_graph g, const char *name, int64_t min, int64_t max,
+                                          int64_t divisor, mlsys_dim *out);
 /** Dim arithmetic: op is '+', '-', '*', '/' (floor) or '%'; constants and symbols mix. */
 MLSYS_API mlsys_status mlsys_graph_dim(mlsys_graph g, int32_t op, mlsys_dim a, mlsys_dim b,
                                        mlsys_dim *out);

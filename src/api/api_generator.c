@@ -63,8 +63,8 @@ mlsys_status mlsys_generator_next(mlsys_generator generator, int32_t *id, char *
     API_TEXT(buf, cap, "generator_next");
     *id = -1;
     if (cap < MLSYS_GENERATOR_TEXT)
-        return mlsi_fail(MLSYS_E_BUFFER, "generator_next: cap %llu is below %d", (unsigned long long)cap,
-                         MLSYS_GENERATOR_TEXT);
+        return mlsi_fail(MLSYS_E_BUFFER, "generator_next: cap %llu is below %d",
+                         (unsigned long long)cap, MLSYS_GENERATOR_TEXT);
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_next: g", &g));
     mlsi_text_init(&text, &g->object.ctx->alloc);
     mlsys_status st = mlsi_generator_next(g, id, &text);
@@ -109,8 +109,8 @@ mlsys_status mlsys_generator_rewind(mlsys_generator generator, int64_t n) {
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_rewind: g", &g));
     mlsys_status st = MLSYS_OK;
     if (n < 0 || n > g->n_history)
-        st = mlsi_fail(MLSYS_E_ARG, "generator_rewind: n is %lld, the context holds %lld", (long long)n,
-                       (long long)g->n_history);
+        st = mlsi_fail(MLSYS_E_ARG, "generator_rewind: n is %lld, the context holds %lld",
+                       (long long)n, (long long)g->n_history);
     else
         mlsi_generator_rewind(g, n);
     if (st == MLSYS_OK && n == 0) mlsi_generator_forget_turns(g, 0);

@@ -77,7 +77,8 @@ mlsys_status mlsys_graph_input(mlsys_graph graph, const char *name, mlsys_dtype 
     API_NOT_NULL(out, "graph_input: out");
     *out = 0;
     if (ndim < 0 || ndim > MLSYS_MAX_DIMS)
-        return mlsi_fail(MLSYS_E_SHAPE, "graph_input: ndim %d outside [0,%d]", ndim, MLSYS_MAX_DIMS);
+        return mlsi_fail(MLSYS_E_SHAPE, "graph_input: ndim %d outside [0,%d]", ndim,
+                         MLSYS_MAX_DIMS);
     if (ndim) {
         API_NOT_NULL(shape, "graph_input: shape");
         memcpy(t.dims, shape, sizeof *shape * (size_t)ndim);
@@ -128,9 +129,10 @@ static mlsys_status copy_config(const char *op, const mlsi_config *from, mlsi_co
     for (int64_t i = 0; i < from->count; i++)
         for (int32_t k = 0; from->entries[i].type == 'v' && k < from->entries[i].n; k++)
             if (from->entries[i].v[k] <= MLSI_DIM_CODE && from->entries[i].v[k] != INT64_MIN)
-                return mlsi_fail(MLSYS_E_UNSUPPORTED,
-                                 "%s: attribute %s: entry %d is a symbolic dim; a custom op takes numbers",
-                                 op, from->entries[i].key, k);
+                return mlsi_fail(
+                    MLSYS_E_UNSUPPORTED,
+                    "%s: attribute %s: entry %d is a symbolic dim; a custom op takes numbers", op,
+                    from->entries[i].key, k);
     MLSI_TRY(mlsi_config_create(&handle));
     mlsys_status st = mlsi_pin(handle, MLSYS_KIND_CONFIG, "config", out);
     for (int64_t i = 0; i < from->count && st == MLSYS_OK; i++)
@@ -143,13 +145,14 @@ static mlsys_status copy_config(const char *op, const mlsi_config *from, mlsi_co
     return st; /* the user reference keeps the handle valid for the op's callbacks */
 }
 
-mlsys_status mlsi_graph_add_op(mlsi_graph *g, int32_t func, const char *name, const mlsi_config *attrs,
-                               int32_t n_in, const int32_t *in, int32_t n_out, int32_t *out) {
+mlsys_status mlsi_graph_add_op(mlsi_graph *g, int32_t func, const char *name,
+                               const mlsi_config *attrs, int32_t n_in, const int32_t *in,
+                               int32_t n_out, int32_t *out) {
     mlsi_op op = mlsi_op_by_name(name);
     const mlsi_custom_op *custom = NULL;
     if (op == MLSI_OP_CUSTOM || op == MLSI_OP_CALL || op == MLSI_OP_IF || op == MLSI_OP_WHILE)
-        return mlsi_fail(MLSYS_E_ARG, "op: \"%s\" is made by mlsys_graph_control or mlsys_op_register",
-                         name);
+        return mlsi_fail(MLSYS_E_ARG,
+                         "op: \"%s\" is made by mlsys_graph_control or mlsys_op_register", name);
     if (op == MLSI_OP_COUNT) {
         custom = mlsi_custom_op_find(g->ctx, name);
         if (!custom) return mlsi_fail(MLSYS_E_NOTFOUND, "op: no op \"%.64s\"", name);
@@ -158,8 +161,8 @@ mlsys_status mlsi_graph_add_op(mlsi_graph *g, int32_t func, const char *name, co
         mlsi_attr_custom a = {g->n_customs};
         mlsi_custom_use use = {custom, NULL};
         if (n_in != custom->def.n_in || n_out != custom->def.n_out)
-            return mlsi_fail(MLSYS_E_ARG, "%s: %d operands and %d results given, takes %d and %d", name,
-                             n_in, n_out, custom->def.n_in, custom->def.n_out);
+            return mlsi_fail(MLSYS_E_ARG, "%s: %d operands and %d results given, takes %d and %d",
+                             name, n_in, n_out, custom->def.n_in, custom->def.n_out);
         MLSI_TRY(MLSI_GROW(g->alloc, &g->customs, &g->cap_customs, g->n_customs + 1));
         MLSI_TRY(copy_config(name, attrs, &use.attrs));
         g->customs[g->n_customs++] = use;
@@ -182,8 +185,8 @@ static mlsys_status check_counts(const char *what, int32_t n_in, const void *in,
     return MLSYS_OK;
 }
 
-static mlsys_status own_values(const mlsi_graph *g, int32_t n, const mlsys_value *in, const char *what,
-                               int32_t *out) {
+static mlsys_status own_values(const mlsi_graph *g, int32_t n, const mlsys_value *in,
+                               const char *what, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = -1;
         if (in[i] && own_value(g, in[i], what, &out[i]) != MLSYS_OK)
@@ -202,17 +205,20 @@ mlsys_status mlsys_graph_op(mlsys_graph graph, const char *op, int32_t n_in, con
     MLSI_TRY(check_counts("graph_op", n_in, in, n_out, out));
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_op: g", &g);
     if (st == MLSYS_OK) st = own_values(g, n_in, in, op, values);
-    for (int i = 0; i < n_out; i++) out[i] = 0; /* now: in and out may be one array */
+    for (int i = 0; i < n_out; i++)
+        out[i] = 0; /* now: in and out may be one array */
     if (st == MLSYS_OK && attrs)
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "graph_op: attrs", &c);
     if (st == MLSYS_OK) st = mlsi_graph_add_op(g, 0, op, c, n_in, values, n_out, results);
-    for (int i = 0; i < n_out && st == MLSYS_OK; i++) out[i] = public_value(g, results[i]);
+    for (int i = 0; i < n_out && st == MLSYS_OK; i++)
+        out[i] = public_value(g, results[i]);
     mlsi_unpin_exclusive(c);
     mlsi_unpin_exclusive(g);
     return st;
 }
 
-static mlsys_status import_callee(mlsi_graph *g, mlsys_graph handle, const char *what, int64_t *out) {
+static mlsys_status import_callee(mlsi_graph *g, mlsys_graph handle, const char *what,
+                                  int64_t *out) {
     mlsi_graph *callee;
     int32_t func = 0;
     MLSI_TRY(mlsi_pin_exclusive(handle, MLSYS_KIND_GRAPH, what, &callee));
@@ -223,8 +229,8 @@ static mlsys_status import_callee(mlsi_graph *g, mlsys_graph handle, const char 
     return st;
 }
 
-mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_graph g1, mlsys_graph g2,
-                                 int32_t n_in, const mlsys_value *in, int32_t n_out,
+mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_graph g1,
+                                 mlsys_graph g2, int32_t n_in, const mlsys_value *in, int32_t n_out,
                                  mlsys_value *out) {
     mlsi_graph *g = NULL;
     mlsi_attr_control a = {0, 0};
@@ -233,18 +239,22 @@ mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_grap
     MLSI_TRY(check_counts("graph_control", n_in, in, n_out, out));
     mlsi_op op = mlsi_op_by_name(kind);
     if (op != MLSI_OP_CALL && op != MLSI_OP_IF && op != MLSI_OP_WHILE)
-        return mlsi_fail(MLSYS_E_ARG, "graph_control: kind \"%.32s\" is not call, if or while", kind);
+        return mlsi_fail(MLSYS_E_ARG, "graph_control: kind \"%.32s\" is not call, if or while",
+                         kind);
     if (op == MLSI_OP_CALL && g2)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: g2 is given, but call takes one function");
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g);
     if (st == MLSYS_OK) st = own_values(g, n_in, in, kind, values);
-    for (int i = 0; i < n_out; i++) out[i] = 0;
+    for (int i = 0; i < n_out; i++)
+        out[i] = 0;
     int64_t before = g ? g->n_funcs : 0;
     if (st == MLSYS_OK) st = import_callee(g, g1, "graph_control: g1", &a.fn1);
-    if (st == MLSYS_OK && op != MLSI_OP_CALL) st = import_callee(g, g2, "graph_control: g2", &a.fn2);
+    if (st == MLSYS_OK && op != MLSI_OP_CALL)
+        st = import_callee(g, g2, "graph_control: g2", &a.fn2);
     if (st == MLSYS_OK) st = mlsi_build_node(g, 0, op, &a, n_in, values, n_out, results);
     if (st != MLSYS_OK && g) mlsi_graph_truncate(g, before);
-    for (int i = 0; i < n_out && st == MLSYS_OK; i++) out[i] = public_value(g, results[i]);
+    for (int i = 0; i < n_out && st == MLSYS_OK; i++)
+        out[i] = public_value(g, results[i]);
     mlsi_unpin_exclusive(g);
     return st;
 }
@@ -270,7 +280,8 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
         if (dtype) *dtype = t->dtype;
         if (ndim) *ndim = t->rank;
         if (cap < 0 || (cap && !shape))
-            st = mlsi_fail(MLSYS_E_ARG, "graph_type: cap %d with shape %s", cap, shape ? "" : "NULL");
+            st = mlsi_fail(MLSYS_E_ARG, "graph_type: cap %d with shape %s", cap,
+                           shape ? "" : "NULL");
         else if (shape && cap < t->rank)
             st = mlsi_fail(MLSYS_E_BUFFER, "graph_type: rank %d, room for %d", t->rank, cap);
         else if (shape)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* The one-node graph of an eager call: inputs as they are, outputs in order. */
-static mlsys_status build_call(mlsi_graph *g, const char *op, const mlsi_config *attrs, int32_t n_in,
-                               mlsi_tensor *const *in, int32_t n_out, int *n_given,
+static mlsys_status build_call(mlsi_graph *g, const char *op, const mlsi_config *attrs,
+                               int32_t n_in, mlsi_tensor *const *in, int32_t n_out, int *n_given,
                                mlsi_tensor **given) {
     int32_t values[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
     for (int i = 0; i < n_in; i++) {
@@ -18,7 +18,8 @@ static mlsys_status build_call(mlsi_graph *g, const char *op, const mlsi_config 
         given[(*n_given)++] = in[i];
     }
     MLSI_TRY(mlsi_graph_add_op(g, 0, op, attrs, n_in, values, n_out, results));
-    for (int i = 0; i < n_out; i++) MLSI_TRY(mlsi_build_output(g, 0, NULL, results[i]));
+    for (int i = 0; i < n_out; i++)
+        MLSI_TRY(mlsi_build_output(g, 0, NULL, results[i]));
     return MLSYS_OK;
 }
 
@@ -53,8 +54,8 @@ mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, con
     mlsi_tensor *tensors[MLSI_MAX_OPERANDS];
     API_NOT_NULL(op, "op_run: op");
     if (n_in < 0 || n_in > MLSI_MAX_OPERANDS || n_out < 1 || n_out > MLSI_MAX_OPERANDS)
-        return mlsi_fail(MLSYS_E_ARG, "op_run: n_in %d outside [0,%d] or n_out %d outside [1,%d]", n_in,
-                         MLSI_MAX_OPERANDS, n_out, MLSI_MAX_OPERANDS);
+        return mlsi_fail(MLSYS_E_ARG, "op_run: n_in %d outside [0,%d] or n_out %d outside [1,%d]",
+                         n_in, MLSI_MAX_OPERANDS, n_out, MLSI_MAX_OPERANDS);
     if ((n_in && !in) || !out) return mlsi_fail(MLSYS_E_ARG, "op_run: in or out is NULL");
     MLSI_TRY(mlsi_pin_exclusive(stream, MLSYS_KIND_STREAM, "op_run: stream", &s));
     mlsys_status st = pin_operands(s, n_in, in, tensors);
@@ -62,7 +63,8 @@ mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, con
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "op_run: attrs", &c);
     if (st == MLSYS_OK) st = run_call(s, op, c, n_in, tensors, n_out, out);
     mlsi_unpin_exclusive(c);
-    for (int32_t i = 0; i < n_in; i++) mlsi_unpin(tensors[i]);
+    for (int32_t i = 0; i < n_in; i++)
+        mlsi_unpin(tensors[i]);
     mlsi_unpin_exclusive(s);
     return st;
 }
@@ -102,7 +104,8 @@ mlsys_status mlsys_op_list(mlsys_ctx ctx, char *buf, uint64_t cap, uint64_t *nee
     return st;
 }
 
-mlsys_status mlsys_op_schema(mlsys_ctx ctx, const char *op, char *buf, uint64_t cap, uint64_t *need) {
+mlsys_status mlsys_op_schema(mlsys_ctx ctx, const char *op, char *buf, uint64_t cap,
+                             uint64_t *need) {
     mlsi_ctx *c = NULL;
     mlsi_text text;
     mlsys_status st = MLSYS_OK;
@@ -148,8 +151,8 @@ static mlsys_status check_opdef(const mlsi_ctx *c, const mlsys_opdef *d) {
         return mlsi_fail(MLSYS_E_ARG, "op_register: the name \"%s\" is taken", d->name);
     if (!d->infer || !d->run) return mlsi_fail(MLSYS_E_ARG, "op_register: infer or run is NULL");
     if (d->n_in < 0 || d->n_in > MLSI_MAX_OPERANDS || d->n_out < 1 || d->n_out > MLSI_MAX_OPERANDS)
-        return mlsi_fail(MLSYS_E_ARG, "op_register: n_in %d or n_out %d outside [0 or 1,%d]", d->n_in,
-                         d->n_out, MLSI_MAX_OPERANDS);
+        return mlsi_fail(MLSYS_E_ARG, "op_register: n_in %d or n_out %d outside [0 or 1,%d]",
+                         d->n_in, d->n_out, MLSI_MAX_OPERANDS);
     return MLSYS_OK;
 }
 

@@ -34,7 +34,8 @@ static mlsys_status pin_tensors(const mlsi_object *owner, const char *what, int3
             st = mlsi_fail(MLSYS_E_ARG, "%s: from another context", what);
         }
         if (st == MLSYS_OK) continue;
-        while (i > 0) mlsi_unpin(out[--i]);
+        while (i > 0)
+            mlsi_unpin(out[--i]);
         return mlsi_fail_in(st, "input");
     }
     return MLSYS_OK;
@@ -64,7 +65,8 @@ mlsys_status mlsys_program_run(mlsys_program program, mlsys_stream stream, int32
         if (st == MLSYS_OK) st = pin_tensors(&p->object, "program_run: in", n_in, in, tensors);
         if (st == MLSYS_OK) {
             st = mlsi_program_exec(p, s, n_in, tensors, n_out, inout);
-            for (int32_t i = 0; i < n_in; i++) mlsi_unpin(tensors[i]);
+            for (int32_t i = 0; i < n_in; i++)
+                mlsi_unpin(tensors[i]);
         }
         mlsi_unpin_exclusive(s);
     }
@@ -85,7 +87,8 @@ mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32
     if (st == MLSYS_OK) st = pin_tensors(&g->object, "graph_interpret: in", n_in, in, tensors);
     if (st == MLSYS_OK) {
         st = mlsi_interpret_tensors(g, s, n_in, tensors, n_out, inout);
-        for (int32_t i = 0; i < n_in; i++) mlsi_unpin(tensors[i]);
+        for (int32_t i = 0; i < n_in; i++)
+            mlsi_unpin(tensors[i]);
     }
     mlsi_unpin_exclusive(s);
     mlsi_unpin_exclusive(g);
@@ -95,7 +98,8 @@ mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32
 static mlsys_status check_names(const char *what, int32_t n, const char *const *names,
                                 const int64_t *values) {
     if (n < 0) return mlsi_fail(MLSYS_E_ARG, "%s: n is %d", what, n);
-    if (n && (!names || !values)) return mlsi_fail(MLSYS_E_ARG, "%s: names or values is NULL", what);
+    if (n && (!names || !values))
+        return mlsi_fail(MLSYS_E_ARG, "%s: names or values is NULL", what);
     for (int32_t i = 0; i < n; i++)
         if (!names[i]) return mlsi_fail(MLSYS_E_ARG, "%s: names[%d] is NULL", what, i);
     return MLSYS_OK;
@@ -137,7 +141,8 @@ static void add_costs(const mlsi_program *p, const mlsi_bound *b, mlsys_cost *c)
     for (int64_t s = 0; s < r->n_slots; s++)
         if (r->slots[s].kind == MLSI_SLOT_OUTPUT && r->slots[s].value >= 0)
             c->peak_bytes += br->slot_bytes[s];
-    for (int64_t i = 0; i < p->n_packs; i++) c->constant_bytes += p->packs[i].bytes;
+    for (int64_t i = 0; i < p->n_packs; i++)
+        c->constant_bytes += p->packs[i].bytes;
     for (int64_t i = 0; i < p->graph.n_consts; i++)
         c->constant_bytes += mlsi_layout_bytes(&p->graph.consts[i]->layout);
 }

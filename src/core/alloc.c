@@ -48,7 +48,8 @@ mlsys_status mlsi_mem_alloc(mlsi_alloc *a, uint64_t bytes, void **out) {
     *out = NULL;
     uint64_t total;
     if (!mlsi_add_u64(bytes, ALIGN, &total) || total > (uint64_t)1 << 62)
-        return mlsi_fail(MLSYS_E_NOMEM, "alloc: %llu bytes is too large", (unsigned long long)bytes);
+        return mlsi_fail(MLSYS_E_NOMEM, "alloc: %llu bytes is too large",
+                         (unsigned long long)bytes);
     char *p = a->hooks.alloc(a->hooks.user, MLSYS_CPU, 0, total, ALIGN);
     if (!p)
         return mlsi_fail(MLSYS_E_NOMEM, "alloc: no memory for %llu bytes (%llu in use)",

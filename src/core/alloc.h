@@ -46,8 +46,8 @@ mlsys_status mlsi_mem_grow(mlsi_alloc *a, void **items, int64_t *cap, int64_t ne
 mlsys_status mlsi_mem_strdup(mlsi_alloc *a, const char *s, char **out);
 
 /* Typed shorthands: MLSI_NEW(a, &p) allocates one zeroed *p; MLSI_NEW_N(a, n, &p) an array. */
-#define MLSI_NEW(a, pp) mlsi_mem_zalloc((a), 1, sizeof **(pp), (void **)(pp))
-#define MLSI_NEW_N(a, n, pp) mlsi_mem_zalloc((a), (uint64_t)(n), sizeof **(pp), (void **)(pp))
+#define MLSI_NEW(a, pp)             mlsi_mem_zalloc((a), 1, sizeof **(pp), (void **)(pp))
+#define MLSI_NEW_N(a, n, pp)        mlsi_mem_zalloc((a), (uint64_t)(n), sizeof **(pp), (void **)(pp))
 #define MLSI_GROW(a, pp, cap, need) mlsi_mem_grow((a), (void **)(pp), (cap), (need), sizeof **(pp))
 
 /* A bump allocator for objects that die together. */

@@ -31,13 +31,13 @@ typedef enum mlsi_numerics { MLSI_EXACT = 1, MLSI_STABLE = 2, MLSI_FAST = 3 } ml
 
 /* What is known about an operand when a row is chosen. */
 typedef struct mlsi_operand {
-    bool present;     /* optional inputs may be absent */
+    bool present; /* optional inputs may be absent */
     mlsys_dtype dtype;
     int32_t rank;
     int64_t shape[MLSYS_MAX_DIMS]; /* -1 = known only at run time */
-    bool contiguous;  /* row-major and gapless in every run */
-    bool inner_unit;  /* last stride is 1 (or extent 1) in every run */
-    bool constant;    /* the same bytes in every run: may be packed */
+    bool contiguous;               /* row-major and gapless in every run */
+    bool inner_unit;               /* last stride is 1 (or extent 1) in every run */
+    bool constant;                 /* the same bytes in every run: may be packed */
 } mlsi_operand;
 
 typedef struct mlsi_query {
@@ -51,9 +51,9 @@ typedef struct mlsi_query {
 typedef struct mlsi_kernel_args {
     const void *attrs; /* the op's attribute struct, dims resolved */
     int n_in, n_out;
-    const mlsi_view *in;  /* data NULL when absent */
+    const mlsi_view *in; /* data NULL when absent */
     const mlsi_view *out;
-    const void *packed;   /* from the row's pack function, or NULL */
+    const void *packed; /* from the row's pack function, or NULL */
     void *work;
     uint64_t work_bytes;
     mlsi_pool *pool;
@@ -61,8 +61,8 @@ typedef struct mlsi_kernel_args {
 
 typedef struct mlsi_kernel {
     mlsi_op op;
-    mlsi_isa isa;      /* needs at least this */
-    const char *name;  /* op, dtype, idea: "matmul_q4_1_rows32_avx2" */
+    mlsi_isa isa;     /* needs at least this */
+    const char *name; /* op, dtype, idea: "matmul_q4_1_rows32_avx2" */
     bool (*accepts)(const mlsi_query *q);
     mlsys_status (*run)(const mlsi_kernel_args *args);
     /* Scratch bytes for these shapes (data pointers are not looked at); NULL = none. threads is the

@@ -7,14 +7,19 @@
 #include <stdbool.h>
 #include <string.h>
 
-typedef enum mlsi_class { MLSI_CLASS_FLOAT = 1, MLSI_CLASS_INT, MLSI_CLASS_BOOL, MLSI_CLASS_BLOCK } mlsi_class;
+typedef enum mlsi_class {
+    MLSI_CLASS_FLOAT = 1,
+    MLSI_CLASS_INT,
+    MLSI_CLASS_BOOL,
+    MLSI_CLASS_BLOCK
+} mlsi_class;
 
 typedef struct mlsi_dtype_info {
-    const char *name;    /* text form, e.g. "f32", "q4_1" */
+    const char *name; /* text form, e.g. "f32", "q4_1" */
     mlsi_class class_;
     int32_t block_elems; /* 1 for plain dtypes */
     int32_t block_bytes;
-    bool is_signed;      /* integers and floats */
+    bool is_signed; /* integers and floats */
 } mlsi_dtype_info;
 
 /* NULL for an unknown code. */
@@ -24,7 +29,9 @@ mlsys_dtype mlsi_dtype_by_name(const char *name);
 /* Known codes in ascending order; *n receives their count. */
 const mlsys_dtype *mlsi_dtype_all(int *n);
 
-static inline bool mlsi_dtype_is_float(mlsys_dtype t) { return t >= MLSYS_F64 && t <= MLSYS_F8E5M2; }
+static inline bool mlsi_dtype_is_float(mlsys_dtype t) {
+    return t >= MLSYS_F64 && t <= MLSYS_F8E5M2;
+}
 static inline bool mlsi_dtype_is_int(mlsys_dtype t) {
     return (t >= MLSYS_I64 && t <= MLSYS_I8) || t == MLSYS_U8;
 }
@@ -72,13 +79,44 @@ int64_t mlsi_f64_to_int(double f, mlsys_dtype to);
 int64_t mlsi_int_wrap(int64_t v, mlsys_dtype to);
 
 /* GGUF blocks. d, m are f16 bits. Element order: as GGUF writes it. */
-typedef struct mlsi_q4_0 { uint16_t d; uint8_t q[16]; } mlsi_q4_0;
-typedef struct mlsi_q4_1 { uint16_t d, m; uint8_t q[16]; } mlsi_q4_1;
-typedef struct mlsi_q5_0 { uint16_t d; uint8_t h[4]; uint8_t q[16]; } mlsi_q5_0;
-typedef struct mlsi_q5_1 { uint16_t d, m; uint8_t h[4]; uint8_t q[16]; } mlsi_q5_1;
-typedef struct mlsi_q8_0 { uint16_t d; int8_t q[32]; } mlsi_q8_0;
-typedef struct mlsi_q4_k { uint16_t d, dmin; uint8_t scales[12]; uint8_t q[128]; } mlsi_q4_k;
-typedef struct mlsi_q5_k { uint16_t d, dmin; uint8_t scales[12]; uint8_t h[32]; uint8_t q[128]; } mlsi_q5_k;
-typedef struct mlsi_q6_k { uint8_t ql[128]; uint8_t qh[64]; int8_t scales[16]; uint16_t d; } mlsi_q6_k;
+typedef struct mlsi_q4_0 {
+    uint16_t d;
+    uint8_t q[16];
+} mlsi_q4_0;
+typedef struct mlsi_q4_1 {
+    uint16_t d, m;
+    uint8_t q[16];
+} mlsi_q4_1;
+typedef struct mlsi_q5_0 {
+    uint16_t d;
+    uint8_t h[4];
+    uint8_t q[16];
+} mlsi_q5_0;
+typedef struct mlsi_q5_1 {
+    uint16_t d, m;
+    uint8_t h[4];
+    uint8_t q[16];
+} mlsi_q5_1;
+typedef struct mlsi_q8_0 {
+    uint16_t d;
+    int8_t q[32];
+} mlsi_q8_0;
+typedef struct mlsi_q4_k {
+    uint16_t d, dmin;
+    uint8_t scales[12];
+    uint8_t q[128];
+} mlsi_q4_k;
+typedef struct mlsi_q5_k {
+    uint16_t d, dmin;
+    uint8_t scales[12];
+    uint8_t h[32];
+    uint8_t q[128];
+} mlsi_q5_k;
+typedef struct mlsi_q6_k {
+    uint8_t ql[128];
+    uint8_t qh[64];
+    int8_t scales[16];
+    uint16_t d;
+} mlsi_q6_k;
 
 #endif

@@ -161,7 +161,7 @@ MLSI_FAULT_ROW(KERNEL_ATTENTION_LIMIT, "src/cpu/kernels/attention.c", "unit/chec
                "a causal query sees one key more than it may")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_MERGE, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
                "segments merge by a product and a sum instead of a fused one")
-MLSI_FAULT_ROW(PLAN_OVERLAP, "src/run/plan.c", "unit/check_program",
+MLSI_FAULT_ROW(PLAN_OVERLAP, "src/run/plan.c", "unit/check_plan",
                "one of the intervals that are alive at the same time is overlooked")
 MLSI_FAULT_ROW(IN_PLACE_LIVE, "src/run/lower.c", "unit/check_program",
                "a result is written over an operand that is read again (BO-05)")

@@ -9,7 +9,8 @@
 
 static inline uint64_t mlsi_hash_bytes(uint64_t h, const void *p, size_t n) {
     const unsigned char *b = p;
-    for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * 0x100000001b3ull;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ b[i]) * 0x100000001b3ull;
     return h;
 }
 static inline uint64_t mlsi_hash_u64(uint64_t h, uint64_t v) { return mlsi_hash_bytes(h, &v, 8); }

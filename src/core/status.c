@@ -46,9 +46,9 @@ mlsys_status mlsys_set_error(mlsys_status status, const char *message) {
 
 const char *mlsys_status_name(mlsys_status status) {
     static const char *const names[] = {
-        "OK",       "E_ARG",         "E_HANDLE",  "E_SHAPE",   "E_DTYPE",   "E_NOMEM",
-        "E_DEVICE", "E_NOTFOUND",    "E_UNSUPPORTED", "E_STATE", "E_BUSY",  "E_BUFFER",
-        "E_VERSION", "E_CALLBACK",   "E_TIMEOUT", "E_INTERNAL", "E_IO",     "E_FORMAT"};
+        "OK",        "E_ARG",      "E_HANDLE",      "E_SHAPE",    "E_DTYPE", "E_NOMEM",
+        "E_DEVICE",  "E_NOTFOUND", "E_UNSUPPORTED", "E_STATE",    "E_BUSY",  "E_BUFFER",
+        "E_VERSION", "E_CALLBACK", "E_TIMEOUT",     "E_INTERNAL", "E_IO",    "E_FORMAT"};
     if (status < 0 || status > MLSYS_E_FORMAT) return "E_?";
     return names[status];
 }

@@ -63,12 +63,14 @@ static void routine_free(mlsi_alloc *a, mlsi_bound_routine *b) {
                      b->slot_offset, b->base,         b->work_bytes,     b->work_offset,
                      b->attr_offset, b->layouts,      b->attrs,          b->customs};
     mlsi_custom_operands_free(b->customs, b->n_operands);
-    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++) mlsi_mem_free(a, owned[i]);
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        mlsi_mem_free(a, owned[i]);
 }
 
 void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b) {
     if (!b) return;
-    for (int64_t i = 0; b->routines && i < b->n_routines; i++) routine_free(a, &b->routines[i]);
+    for (int64_t i = 0; b->routines && i < b->n_routines; i++)
+        routine_free(a, &b->routines[i]);
     mlsi_mem_free(a, b->routines);
     mlsi_mem_free(a, b->binding);
     mlsi_mem_free(a, b->wanted);
@@ -126,7 +128,8 @@ static mlsys_status bind_step(const mlsi_program *p, const mlsi_routine *r, mlsi
     const mlsi_op_def *def = mlsi_op_get(s->op);
     char *attrs = br->attrs + br->attr_offset[i];
     MLSI_TRY(mlsi_attrs_resolve(def, node->attrs, &p->graph.symbols, b->wanted, attrs));
-    for (int k = 0; k < node->n_in; k++) bind_operand(r, br, s->first_operand + k, node->in[k]);
+    for (int k = 0; k < node->n_in; k++)
+        bind_operand(r, br, s->first_operand + k, node->in[k]);
     for (int k = 0; k < node->n_out; k++)
         bind_operand(r, br, s->first_operand + node->n_in + k, node->first_out + k);
     const mlsi_view *operands = br->operands + s->first_operand;
@@ -137,8 +140,11 @@ static mlsys_status bind_step(const mlsi_program *p, const mlsi_routine *r, mlsi
     if (def->traits & MLSI_TRAIT_CONTROL) {
         MLSI_TRY(mlsi_control_work_bytes(b, node, operands, &work));
     } else if (s->kernel && s->kernel->work) {
-        mlsi_kernel_args args = {.attrs = attrs, .n_in = node->n_in, .n_out = node->n_out,
-                                 .in = operands, .out = operands + node->n_in,
+        mlsi_kernel_args args = {.attrs = attrs,
+                                 .n_in = node->n_in,
+                                 .n_out = node->n_out,
+                                 .in = operands,
+                                 .out = operands + node->n_in,
                                  .packed = s->pack >= 0 ? p->packs[s->pack].data : NULL,
                                  .pool = p->graph.ctx->pool};
         work = s->kernel->work(&args, mlsi_pool_threads(p->graph.ctx->pool));
@@ -168,8 +174,10 @@ static mlsys_status plan_routine(const mlsi_program *p, const mlsi_routine *r, m
         if (!mlsi_add_u64(br->unshared_bytes, items[i].bytes, &br->unshared_bytes))
             br->unshared_bytes = UINT64_MAX;
     MLSI_TRY(mlsi_plan(items, b->scratch, n, p->plan_reuse, &br->arena_bytes));
-    for (int64_t s = 0; s < r->n_slots; s++) br->slot_offset[s] = items[s].offset;
-    for (int64_t i = 0; i < r->n_steps; i++) br->work_offset[i] = items[r->n_slots + i].offset;
+    for (int64_t s = 0; s < r->n_slots; s++)
+        br->slot_offset[s] = items[s].offset;
+    for (int64_t i = 0; i < r->n_steps; i++)
+        br->work_offset[i] = items[r->n_slots + i].offset;
     return MLSYS_OK;
 }
 
@@ -178,7 +186,8 @@ static mlsys_status bind_routine(mlsi_bound *b, int64_t index) {
     const mlsi_routine *r = &p->routines[index];
     mlsi_bound_routine *br = &b->routines[index];
     MLSI_TRY(bind_layouts(p, r, b, br));
-    for (int64_t i = 0; i < r->n_steps; i++) MLSI_TRY(bind_step(p, r, b, br, i));
+    for (int64_t i = 0; i < r->n_steps; i++)
+        MLSI_TRY(bind_step(p, r, b, br, i));
     return plan_routine(p, r, b, br);
 }
 
@@ -187,7 +196,8 @@ mlsys_status mlsi_bound_bind(mlsi_bound *b) {
     if (b->valid && !memcmp(b->binding, b->wanted, bytes)) return MLSYS_OK;
     b->valid = false;
     /* Callees have higher numbers, and a control step's work holds its routines' arenas. */
-    for (int64_t i = b->n_routines - 1; i >= 0; i--) MLSI_TRY(bind_routine(b, i));
+    for (int64_t i = b->n_routines - 1; i >= 0; i--)
+        MLSI_TRY(bind_routine(b, i));
     memcpy(b->binding, b->wanted, bytes);
     b->valid = true;
     return MLSYS_OK;
@@ -245,12 +255,14 @@ mlsys_status mlsi_bound_names(mlsi_bound *b, int n, const char *const *names,
         b->wanted[s] = t->symbols[s].max - t->symbols[s].max % t->symbols[s].divisor;
     for (int i = 0; i < n; i++) {
         int64_t s = 0;
-        while (s < t->n_symbols && strcmp(t->symbols[s].name, names[i])) s++;
+        while (s < t->n_symbols && strcmp(t->symbols[s].name, names[i]))
+            s++;
         if (s == t->n_symbols)
             return mlsi_fail(MLSYS_E_NOTFOUND, "program: no symbol \"%s\"", names[i]);
         const mlsi_symbol *sym = &t->symbols[s];
         if (values[i] < sym->min || values[i] > sym->max || values[i] % sym->divisor)
-            return mlsi_fail(MLSYS_E_SHAPE, "program: %s = %lld is outside [%lld, %lld] in steps of %lld",
+            return mlsi_fail(MLSYS_E_SHAPE,
+                             "program: %s = %lld is outside [%lld, %lld] in steps of %lld",
                              names[i], (long long)values[i], (long long)sym->min,
                              (long long)sym->max, (long long)sym->divisor);
         b->wanted[s] = values[i];

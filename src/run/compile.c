@@ -32,9 +32,11 @@ mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
     const char *isa = mlsi_config_str(c, "isa", "auto");
     int m = index_of(modes, 3, mode), i = index_of(isas, 4, isa);
     if (m < 0)
-        return mlsi_fail(MLSYS_E_ARG, "compile: numerics \"%s\" is not exact, stable or fast", mode);
+        return mlsi_fail(MLSYS_E_ARG, "compile: numerics \"%s\" is not exact, stable or fast",
+                         mode);
     if (i < 0)
-        return mlsi_fail(MLSYS_E_ARG, "compile: isa \"%s\" is not auto, portable, avx2 or avx512", isa);
+        return mlsi_fail(MLSYS_E_ARG, "compile: isa \"%s\" is not auto, portable, avx2 or avx512",
+                         isa);
     o->numerics = (mlsi_numerics)(m + MLSI_EXACT);
     o->isa_limit = i < ctx->isa_limit ? (mlsi_isa)i : (mlsi_isa)ctx->isa_limit;
     o->plan_reuse = mlsi_config_i64(c, "plan", 1) != 0;
@@ -51,7 +53,8 @@ void mlsi_program_free(mlsi_program *p) {
         mlsi_mem_free(a, p->routines[i].slot_of);
         mlsi_mem_free(a, p->routines[i].alias_input);
     }
-    for (int64_t i = 0; i < p->n_packs; i++) mlsi_mem_free(a, p->packs[i].data);
+    for (int64_t i = 0; i < p->n_packs; i++)
+        mlsi_mem_free(a, p->packs[i].data);
     mlsi_mem_free(a, p->routines);
     mlsi_mem_free(a, p->packs);
     mlsi_mem_free(a, p->const_ranges);
@@ -84,7 +87,8 @@ mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device
                                const mlsi_compile_options *o) {
     memset(p, 0, sizeof *p);
     if (device->type != MLSYS_CPU)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: device type %d has no backend", device->type);
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: device type %d has no backend",
+                         device->type);
     MLSI_TRY(mlsi_graph_init(&p->graph, g->ctx));
     p->device = device;
     mlsi_repin(device);

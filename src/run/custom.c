@@ -31,7 +31,8 @@ void mlsi_custom_operands_free(mlsi_custom_operand *operands, int64_t n) {
     }
 }
 
-mlsys_status mlsi_custom_operands_bind(mlsi_custom_operand *operands, int n, const mlsi_view *views) {
+mlsys_status mlsi_custom_operands_bind(mlsi_custom_operand *operands, int n,
+                                       const mlsi_view *views) {
     for (int i = 0; i < n; i++) {
         mlsi_layout l = {.dtype = views[i].dtype, .rank = views[i].rank};
         int64_t low, high;
@@ -70,13 +71,14 @@ mlsys_status mlsi_custom_call(const mlsi_custom_use *use, mlsi_stream *s, const 
     for (int i = 0; i < a->n_in + a->n_out; i++) {
         const mlsi_view *v = i < a->n_in ? &a->in[i] : &a->out[i - a->n_in];
         handles[i] = operands[i].handle;
-        if (operands[i].tensor) operands[i].tensor->storage->base = (char *)v->data + operands[i].low;
+        if (operands[i].tensor)
+            operands[i].tensor->storage->base = (char *)v->data + operands[i].low;
     }
     return call(use, s, a->n_in, a->n_out, handles);
 }
 
-mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in, const mlsi_view *in,
-                             int n_out, const mlsi_view *out) {
+mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in,
+                             const mlsi_view *in, int n_out, const mlsi_view *out) {
     mlsi_stream *s = stream;
     mlsi_custom_operand operands[2 * MLSI_MAX_OPERANDS];
     mlsi_view views[2 * MLSI_MAX_OPERANDS];

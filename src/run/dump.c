@@ -16,12 +16,16 @@ void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine,
     const mlsi_node *node = &p->graph.funcs[r->func].nodes[s->node];
     const mlsi_op_def *def = mlsi_op_get(s->op);
     const mlsi_view *operands = br->operands + s->first_operand;
-    mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step], .n_in = node->n_in,
-                        .n_out = node->n_out, .in = operands, .out = operands + node->n_in};
+    mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step],
+                        .n_in = node->n_in,
+                        .n_out = node->n_out,
+                        .in = operands,
+                        .out = operands + node->n_in};
     memset(out, 0, sizeof *out);
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0) out->bytes_read += view_bytes(&a.in[i]);
-    for (int i = 0; i < node->n_out; i++) out->bytes_written += view_bytes(&a.out[i]);
+    for (int i = 0; i < node->n_out; i++)
+        out->bytes_written += view_bytes(&a.out[i]);
     if (def->cost) def->cost(&a, out);
 }
 
@@ -40,7 +44,8 @@ static void dump_steps(const mlsi_program *p, mlsi_text *out) {
                     mlsi_text_add(out, " %%%d@%d", node->in[j], r->slot_of[node->in[j]]);
             mlsi_text_add(out, " ->");
             for (int j = 0; j < node->n_out; j++)
-                mlsi_text_add(out, " %%%d@%d", node->first_out + j, r->slot_of[node->first_out + j]);
+                mlsi_text_add(out, " %%%d@%d", node->first_out + j,
+                              r->slot_of[node->first_out + j]);
             mlsi_text_add(out, s->pack >= 0 ? "  packed %d\n" : "\n", s->pack);
         }
     }
@@ -132,8 +137,8 @@ static void dump_map(const mlsi_program *p, const mlsi_bound *b, mlsi_text *out)
         if (slot->kind != MLSI_SLOT_SCRATCH || slot->value < 0) continue;
         double low = (double)br->slot_offset[s], high = low + (double)br->slot_bytes[s];
         svg_box(out, MARGIN + sx * slot->first, MARGIN + sx * (slot->last + 1),
-                MARGIN + MAP_HEIGHT - sy * high, MARGIN + MAP_HEIGHT - sy * low, "#7aa6d8", "buffer",
-                br->slot_bytes[s], slot->first, slot->last);
+                MARGIN + MAP_HEIGHT - sy * high, MARGIN + MAP_HEIGHT - sy * low, "#7aa6d8",
+                "buffer", br->slot_bytes[s], slot->first, slot->last);
     }
     for (int64_t i = 0; i < r->n_steps; i++) {
         if (!br->work_bytes[i]) continue;

@@ -33,8 +33,12 @@ static void tensor_facts(const mlsi_view *v, mlsi_operand *o) {
 
 static mlsys_status call_kernel(mlsi_graph *g, const mlsi_kernel *k, const mlsi_node *node,
                                 const mlsi_view *operands) {
-    mlsi_kernel_args a = {.attrs = node->attrs, .n_in = node->n_in, .n_out = node->n_out,
-                          .in = operands, .out = operands + node->n_in, .pool = g->ctx->pool};
+    mlsi_kernel_args a = {.attrs = node->attrs,
+                          .n_in = node->n_in,
+                          .n_out = node->n_out,
+                          .in = operands,
+                          .out = operands + node->n_in,
+                          .pool = g->ctx->pool};
     if (k->work) a.work_bytes = k->work(&a, mlsi_pool_threads(g->ctx->pool));
     if (a.work_bytes) MLSI_TRY(mlsi_mem_alloc(g->alloc, a.work_bytes, &a.work));
     mlsys_status st = k->run(&a);
@@ -51,7 +55,8 @@ static mlsys_status run_kernel(mlsi_graph *g, mlsi_stream *s, mlsi_tensor *const
     mlsi_operand facts[2 * MLSI_MAX_OPERANDS];
     mlsys_tensor made[MLSI_MAX_OPERANDS] = {0};
     mlsi_tensor *outs[MLSI_MAX_OPERANDS] = {0};
-    mlsi_pass_ctx pass = {g, s->device, &mlsi_cpu_backend, (mlsi_isa)g->ctx->isa_limit, MLSI_STABLE};
+    mlsi_pass_ctx pass = {g, s->device, &mlsi_cpu_backend, (mlsi_isa)g->ctx->isa_limit,
+                          MLSI_STABLE};
     mlsys_status st = MLSYS_OK;
     *done = false;
     if (node->op == MLSI_OP_CUSTOM) return MLSYS_OK;
@@ -88,8 +93,8 @@ static mlsys_status run_kernel(mlsi_graph *g, mlsi_stream *s, mlsi_tensor *const
     return st;
 }
 
-mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in, int n_out,
-                            mlsys_tensor *inout) {
+mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in,
+                            int n_out, mlsys_tensor *inout) {
     bool done;
     MLSI_TRY(run_kernel(g, s, in, n_out, inout, &done));
     return done ? MLSYS_OK : run_program(g, s, n_in, in, n_out, inout);

@@ -47,7 +47,8 @@ static mlsys_status call_routine(const exec *x, int32_t index, const mlsi_view *
 static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
     char *out[MLSI_MAX_OPERANDS];
-    for (int i = 0; i < a->n_out; i++) out[i] = a->out[i].data;
+    for (int i = 0; i < a->n_out; i++)
+        out[i] = a->out[i].data;
     int64_t fn = *(const uint8_t *)a->in[0].data ? c->fn1 : c->fn2;
     return call_routine(x, (int32_t)fn, a->in + 1, out, a->work);
 }
@@ -71,8 +72,13 @@ static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
 }
 
 static mlsys_status run_reference(const exec *x, const mlsi_step *s, const mlsi_kernel_args *a) {
-    mlsi_ref_args ra = {.alloc = x->p->graph.alloc, .attrs = a->attrs, .n_in = a->n_in,
-                        .n_out = a->n_out, .in = a->in, .out = a->out, .graph = &x->p->graph};
+    mlsi_ref_args ra = {.alloc = x->p->graph.alloc,
+                        .attrs = a->attrs,
+                        .n_in = a->n_in,
+                        .n_out = a->n_out,
+                        .in = a->in,
+                        .out = a->out,
+                        .graph = &x->p->graph};
     return mlsi_op_get(s->op)->ref(&ra);
 }
 
@@ -101,11 +107,15 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
         int32_t slot = br->operand_slot[s->first_operand + k];
         if (slot >= 0) operands[k].data = br->base[slot] + br->operand_offset[s->first_operand + k];
     }
-    mlsi_kernel_args a = {.attrs = br->attrs + br->attr_offset[i], .n_in = node->n_in,
-                          .n_out = node->n_out, .in = operands, .out = operands + node->n_in,
+    mlsi_kernel_args a = {.attrs = br->attrs + br->attr_offset[i],
+                          .n_in = node->n_in,
+                          .n_out = node->n_out,
+                          .in = operands,
+                          .out = operands + node->n_in,
                           .packed = s->pack >= 0 ? x->p->packs[s->pack].data : NULL,
                           .work = br->work_bytes[i] ? arena + br->work_offset[i] : NULL,
-                          .work_bytes = br->work_bytes[i], .pool = x->p->graph.ctx->pool};
+                          .work_bytes = br->work_bytes[i],
+                          .pool = x->p->graph.ctx->pool};
     mlsi_trace *trace = x->p->graph.ctx->trace;
     if (!mlsi_trace_enabled(trace)) return dispatch(x, br, s, &a);
     int64_t t0 = mlsi_now_ns();
@@ -157,7 +167,8 @@ typedef struct run_args {
     mlsi_range in_range[MLSI_MAX_ARGS], out_range[MLSI_MAX_ARGS];
 } run_args;
 
-static mlsys_status apart_from_constants(const mlsi_program *p, mlsi_range r, const char *what, int i) {
+static mlsys_status apart_from_constants(const mlsi_program *p, mlsi_range r, const char *what,
+                                         int i) {
     int64_t low = 0, high = p->n_const_ranges; /* the first one that ends above r.low */
     while (low < high) {
         int64_t middle = (low + high) / 2;
@@ -167,7 +178,8 @@ static mlsys_status apart_from_constants(const mlsi_program *p, mlsi_range r, co
             high = middle;
     }
     if (low == p->n_const_ranges || !mlsi_ranges_meet(r, p->const_ranges[low])) return MLSYS_OK;
-    return mlsi_fail(MLSYS_E_ARG, "run: %s %d shares memory with a constant of the program", what, i);
+    return mlsi_fail(MLSYS_E_ARG, "run: %s %d shares memory with a constant of the program", what,
+                     i);
 }
 
 /* The output of a donated input is the input's tensor or memory elsewhere, not a part of it. */
@@ -240,8 +252,10 @@ static bool add_dense(const mlsi_tensor *t, uint64_t *bytes) {
 static mlsys_status reserve(const run_args *ra, uint64_t arena) {
     uint64_t bytes = arena;
     bool fits = true;
-    for (int i = 0; i < ra->n_in; i++) fits = fits && add_dense(ra->in[i], &bytes);
-    for (int o = 0; o < ra->n_out; o++) fits = fits && add_dense(ra->out[o], &bytes);
+    for (int i = 0; i < ra->n_in; i++)
+        fits = fits && add_dense(ra->in[i], &bytes);
+    for (int o = 0; o < ra->n_out; o++)
+        fits = fits && add_dense(ra->out[o], &bytes);
     if (!fits) return mlsi_fail(MLSYS_E_SHAPE, "run: copies of strided arguments pass 2^64 bytes");
     return mlsi_stream_reserve(ra->x->s, bytes);
 }
@@ -266,8 +280,8 @@ static mlsys_status check_donated(const run_args *ra) {
         MLSI_TRY(mlsi_tensor_writable(ra->in[i], "run: donated input"));
         for (int j = 0; j < ra->n_in; j++)
             if (j != i && mlsi_ranges_meet(ra->in_range[i], ra->in_range[j]))
-                return mlsi_fail(MLSYS_E_ARG, "run: donated input %d shares memory with input %d", i,
-                                 j);
+                return mlsi_fail(MLSYS_E_ARG, "run: donated input %d shares memory with input %d",
+                                 i, j);
         MLSI_TRY(apart_from_constants(ra->x->p, ra->in_range[i], "donated input", i));
     }
     return MLSYS_OK;
@@ -280,7 +294,8 @@ static mlsys_status run_main(run_args *ra) {
     MLSI_TRY(reserve(ra, br->arena_bytes));
     char *at = x->s->scratch + br->arena_bytes;
     char *outputs[MLSI_MAX_ARGS];
-    for (int o = 0; o < ra->n_out; o++) outputs[o] = dense_view(ra->out[o], &at).data;
+    for (int o = 0; o < ra->n_out; o++)
+        outputs[o] = dense_view(ra->out[o], &at).data;
     for (int64_t s = 0; s < r->n_slots; s++) {
         const mlsi_slot *slot = &r->slots[s];
         if (slot->kind == MLSI_SLOT_OUTPUT) br->base[s] = outputs[slot->index];
@@ -311,8 +326,9 @@ mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
     exec x = {p, s, NULL};
     run_args ra;
     if (n_in != f->n_inputs || n_out != f->n_outputs)
-        return mlsi_fail(MLSYS_E_ARG, "run: %d inputs and %d outputs given, the program has %lld and %lld",
-                         n_in, n_out, (long long)f->n_inputs, (long long)f->n_outputs);
+        return mlsi_fail(MLSYS_E_ARG,
+                         "run: %d inputs and %d outputs given, the program has %lld and %lld", n_in,
+                         n_out, (long long)f->n_inputs, (long long)f->n_outputs);
     ra.x = &x, ra.n_in = n_in, ra.n_out = n_out, ra.in = in;
     for (int o = 0; o < n_out; o++) {
         ra.out[o] = NULL, ra.made[o] = NULL, ra.pinned[o] = false;

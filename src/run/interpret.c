@@ -26,12 +26,14 @@ static mlsys_status check_result(const mlsi_layout *want, int o, const results *
             return mlsi_fail(MLSYS_E_ARG, "interpret: output %d shares memory with input %d", o, i);
     for (int j = 0; j < o; j++)
         if (mlsi_ranges_meet(range, mlsi_tensor_range(r->tensors[j])))
-            return mlsi_fail(MLSYS_E_ARG, "interpret: output %d shares memory with output %d", o, j);
+            return mlsi_fail(MLSYS_E_ARG, "interpret: output %d shares memory with output %d", o,
+                             j);
     return MLSYS_OK;
 }
 
-static mlsys_status take_result(const mlsi_graph *g, mlsi_device *device, const int64_t *binding, int o,
-                                int n_in, mlsi_tensor *const *in, mlsys_tensor given, results *r) {
+static mlsys_status take_result(const mlsi_graph *g, mlsi_device *device, const int64_t *binding,
+                                int o, int n_in, mlsi_tensor *const *in, mlsys_tensor given,
+                                results *r) {
     const mlsi_func *f = &g->funcs[0];
     mlsi_layout want;
     MLSI_TRY(mlsi_type_layout(&g->symbols, &f->values[f->outputs[o].value].type, binding, &want));
@@ -52,7 +54,8 @@ static mlsys_status interpret(const mlsi_graph *g, mlsi_stream *s, const int64_t
     memset(&r, 0, sizeof r);
     MLSI_TRY(MLSI_NEW_N(g->alloc, n_in + n_out + 1, &r.views));
     mlsys_status st = MLSYS_OK;
-    for (int i = 0; i < n_in; i++) r.views[i] = mlsi_tensor_view_of(in[i]);
+    for (int i = 0; i < n_in; i++)
+        r.views[i] = mlsi_tensor_view_of(in[i]);
     for (int o = 0; o < n_out && st == MLSYS_OK; o++)
         st = take_result(g, s->device, binding, o, n_in, in, inout[o], &r);
     if (st == MLSYS_OK)
@@ -72,10 +75,12 @@ mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_stream *s, int n_i
     const mlsi_layout *layouts[MLSI_MAX_ARGS];
     int64_t *binding;
     if (n_in != f->n_inputs || n_out != f->n_outputs)
-        return mlsi_fail(MLSYS_E_ARG, "interpret: %d inputs and %d outputs given, the graph has %lld and %lld",
+        return mlsi_fail(MLSYS_E_ARG,
+                         "interpret: %d inputs and %d outputs given, the graph has %lld and %lld",
                          n_in, n_out, (long long)f->n_inputs, (long long)f->n_outputs);
     MLSI_TRY(mlsi_graph_verify(g));
-    for (int i = 0; i < n_in; i++) layouts[i] = &in[i]->layout;
+    for (int i = 0; i < n_in; i++)
+        layouts[i] = &in[i]->layout;
     MLSI_TRY(MLSI_NEW_N(g->alloc, g->symbols.n_symbols + 1, &binding));
     mlsys_status st = mlsi_bind_inputs(g, 0, n_in, layouts, binding);
     if (st == MLSYS_OK) st = interpret(g, s, binding, n_in, in, n_out, inout);

@@ -32,7 +32,8 @@ static mlsys_status add_slot(lowering *lo, mlsi_slot_kind kind, int32_t index, i
 /* Slots are merged while slot_of still names the old ones. */
 static int32_t slot_of(const lowering *lo, int32_t value) {
     int32_t s = lo->r->slot_of[value];
-    while (lo->merged[s] != s) s = lo->merged[s] = lo->merged[lo->merged[s]];
+    while (lo->merged[s] != s)
+        s = lo->merged[s] = lo->merged[lo->merged[s]];
     return s;
 }
 
@@ -56,7 +57,10 @@ static mlsys_status find_pack(mlsi_program *p, const mlsi_node *node, const mlsi
             return *out = (int32_t)i, MLSYS_OK;
     }
     mlsi_view view = mlsi_tensor_view_of(p->graph.consts[c]);
-    mlsi_pack pack = {.constant = c, .op = node->op, .attrs = node->attrs, .kernel = k,
+    mlsi_pack pack = {.constant = c,
+                      .op = node->op,
+                      .attrs = node->attrs,
+                      .kernel = k,
                       .bytes = k->pack_bytes(&view, node->attrs)};
     MLSI_TRY(MLSI_GROW(p->graph.alloc, &p->packs, &p->cap_packs, p->n_packs + 1));
     MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, pack.bytes, &pack.data));
@@ -123,7 +127,8 @@ static bool may_share(const lowering *lo, int32_t i, int k) {
     bool donated = s->kind == MLSI_SLOT_INPUT && lo->r->func == 0 && lo->f->donated[s->index];
     bool scratch = s->kind == MLSI_SLOT_SCRATCH && lo->p->plan_reuse;
     /* An output that is an input's memory is that input's tensor. */
-    if (donated && out->kind == MLSI_SLOT_OUTPUT && !mlsi_type_equal(input_type(lo, s->index), result))
+    if (donated && out->kind == MLSI_SLOT_OUTPUT &&
+        !mlsi_type_equal(input_type(lo, s->index), result))
         return false;
     if (mlsi_fault(MLSI_FAULT_IN_PLACE_LIVE)) return (scratch || donated) && covers_slot(lo, v);
     if (s->last != i || !(scratch || donated) || !covers_slot(lo, v)) return false;
@@ -159,9 +164,12 @@ static void share_in_place(lowering *lo, int32_t i) {
 static mlsys_status share_memory(lowering *lo) {
     mlsi_routine *r = lo->r;
     MLSI_TRY(MLSI_NEW_N(lo->p->graph.alloc, r->n_slots + 1, &lo->merged));
-    for (int64_t s = 0; s < r->n_slots; s++) lo->merged[s] = (int32_t)s;
-    for (int32_t i = 0; i < r->n_steps; i++) share_in_place(lo, i);
-    for (int32_t v = 0; v < lo->f->n_values; v++) r->slot_of[v] = slot_of(lo, v);
+    for (int64_t s = 0; s < r->n_slots; s++)
+        lo->merged[s] = (int32_t)s;
+    for (int32_t i = 0; i < r->n_steps; i++)
+        share_in_place(lo, i);
+    for (int32_t v = 0; v < lo->f->n_values; v++)
+        r->slot_of[v] = slot_of(lo, v);
     mlsi_mem_free(lo->p->graph.alloc, lo->merged);
     return MLSYS_OK;
 }
@@ -199,7 +207,8 @@ static mlsys_status lower_func(mlsi_program *p, int32_t func) {
     if (st == MLSYS_OK) {
         memset(lo.output_of, 0xff, sizeof *lo.output_of * (size_t)(lo.f->n_values + 1));
         memset(lo.r->alias_input, 0xff, sizeof *lo.r->alias_input * (size_t)(lo.f->n_outputs + 1));
-        for (int32_t i = 0; i < lo.f->n_outputs; i++) lo.output_of[lo.f->outputs[i].value] = i;
+        for (int32_t i = 0; i < lo.f->n_outputs; i++)
+            lo.output_of[lo.f->outputs[i].value] = i;
         mlsi_layout_facts(&p->graph, func, lo.facts);
         st = place_values(&lo);
     }
@@ -240,6 +249,7 @@ static mlsys_status find_const_ranges(mlsi_program *p) {
 mlsys_status mlsi_lower(mlsi_program *p) {
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
     p->n_routines = p->graph.n_funcs;
-    for (int32_t f = 0; f < p->n_routines; f++) MLSI_TRY(lower_func(p, f));
+    for (int32_t f = 0; f < p->n_routines; f++)
+        MLSI_TRY(lower_func(p, f));
     return find_const_ranges(p);
 }

@@ -20,7 +20,8 @@ enum { NOT_PLACED = -1 };
 
 static int64_t leaves_for(int64_t n) {
     int64_t leaves = 1;
-    while (leaves < n) leaves *= 2;
+    while (leaves < n)
+        leaves *= 2;
     return leaves;
 }
 
@@ -44,7 +45,8 @@ static bool lower(const mlsi_interval *items, int32_t a, int32_t b) {
     return items[a].offset != items[b].offset ? items[a].offset < items[b].offset : a < b;
 }
 
-static void sift(const mlsi_interval *items, before_fn before, int32_t *a, int64_t root, int64_t end) {
+static void sift(const mlsi_interval *items, before_fn before, int32_t *a, int64_t root,
+                 int64_t end) {
     for (;;) {
         int64_t child = 2 * root + 1;
         if (child >= end) return;
@@ -58,7 +60,8 @@ static void sift(const mlsi_interval *items, before_fn before, int32_t *a, int64
 }
 
 static void sort(const mlsi_interval *items, before_fn before, int32_t *a, int64_t n) {
-    for (int64_t i = n / 2 - 1; i >= 0; i--) sift(items, before, a, i, n);
+    for (int64_t i = n / 2 - 1; i >= 0; i--)
+        sift(items, before, a, i, n);
     for (int64_t end = n - 1; end > 0; end--) {
         int32_t t = a[0];
         a[0] = a[end];
@@ -98,7 +101,8 @@ static int64_t find_alive(planner *p, const mlsi_interval *item) {
     while (depth) {
         int64_t node = stack[--depth], first = node, width = 1;
         if (p->tree[node] < item->first) continue;
-        for (; first < p->leaves; first *= 2) width *= 2;
+        for (; first < p->leaves; first *= 2)
+            width *= 2;
         first -= p->leaves; /* ranks [first, first + width) are below */
         if (first >= end) continue;
         if (width == 1) {
@@ -133,11 +137,14 @@ mlsys_status mlsi_plan(mlsi_interval *items, int32_t *scratch, int64_t n, bool r
     p.found = p.rank + n;
     p.tree = p.found + n;
     *total = 0;
-    for (int64_t i = 0; i < n; i++) p.order[i] = p.by_first[i] = (int32_t)i;
+    for (int64_t i = 0; i < n; i++)
+        p.order[i] = p.by_first[i] = (int32_t)i;
     sort(items, larger, p.order, n);
     sort(items, earlier, p.by_first, n);
-    for (int64_t r = 0; r < n; r++) p.rank[p.by_first[r]] = (int32_t)r;
-    for (int64_t i = 0; i < 2 * p.leaves; i++) p.tree[i] = NOT_PLACED;
+    for (int64_t r = 0; r < n; r++)
+        p.rank[p.by_first[r]] = (int32_t)r;
+    for (int64_t i = 0; i < 2 * p.leaves; i++)
+        p.tree[i] = NOT_PLACED;
     for (int64_t i = 0; i < n; i++) {
         mlsi_interval *item = &items[p.order[i]];
         uint64_t end;

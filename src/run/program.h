@@ -32,15 +32,15 @@ typedef struct mlsi_step {
     mlsi_op op;
     const mlsi_kernel *kernel; /* NULL: the reference, or control flow */
     int32_t node;
-    int32_t pack;              /* index into packs, -1 = none */
-    int32_t first_operand;     /* inputs then outputs, in the bound's operand array */
+    int32_t pack;          /* index into packs, -1 = none */
+    int32_t first_operand; /* inputs then outputs, in the bound's operand array */
 } mlsi_step;
 
 typedef struct mlsi_routine {
     int32_t func;
     mlsi_step *steps;
     int64_t n_steps, cap_steps;
-    int32_t *slot_of;   /* per value */
+    int32_t *slot_of; /* per value */
     mlsi_slot *slots;
     int64_t n_slots, cap_slots;
     int64_t n_operands;
@@ -78,7 +78,7 @@ typedef struct mlsi_program {
     uint64_t serial;
     mlsi_graph graph; /* after the passes */
     mlsi_numerics numerics;
-    bool plan_reuse;  /* false: no two buffers share memory */
+    bool plan_reuse; /* false: no two buffers share memory */
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_routine *routines; /* one per function */
@@ -99,7 +99,8 @@ enum { MLSI_PLAN_ALIGN = 64 };
 /* Offsets such that intervals that overlap in time do not overlap in memory, and the total. scratch has
  * mlsi_plan_scratch(n) entries. reuse false gives every interval memory of its own. Errors SHAPE when the
  * total does not fit 63 bits. */
-mlsys_status mlsi_plan(mlsi_interval *items, int32_t *scratch, int64_t n, bool reuse, uint64_t *total);
+mlsys_status mlsi_plan(mlsi_interval *items, int32_t *scratch, int64_t n, bool reuse,
+                       uint64_t *total);
 int64_t mlsi_plan_scratch(int64_t n);
 /* n rounded up to the plan's alignment; n < 2^63. */
 static inline uint64_t mlsi_plan_align(uint64_t n) {
@@ -121,10 +122,10 @@ typedef struct mlsi_bound_routine {
     int64_t *operand_offset; /* bytes from the slot's start */
     uint64_t *slot_bytes, *slot_offset;
     uint64_t *work_bytes, *work_offset; /* per step */
-    char *attrs;             /* resolved attribute structs, at attr_offset per step */
+    char *attrs;                        /* resolved attribute structs, at attr_offset per step */
     uint64_t *attr_offset;
-    char **base;             /* per slot, set at each run */
-    mlsi_layout *layouts;    /* per value */
+    char **base;                  /* per slot, set at each run */
+    mlsi_layout *layouts;         /* per value */
     mlsi_custom_operand *customs; /* per operand; used by custom ops */
     int64_t n_operands;
     uint64_t arena_bytes;
@@ -151,7 +152,8 @@ typedef struct mlsi_compile_options {
     mlsi_isa isa_limit;
 } mlsi_compile_options;
 const mlsi_config_key *mlsi_compile_config_keys(int *n);
-mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c, mlsi_compile_options *o);
+mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
+                                       mlsi_compile_options *o);
 mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device *device,
                                const mlsi_compile_options *o);
 void mlsi_program_free(mlsi_program *p); /* members only */
@@ -172,7 +174,8 @@ mlsys_status mlsi_bound_get(const mlsi_program *p, mlsi_stream *s, mlsi_bound **
 /* Free the stream's bound of p, if any: p is about to go. */
 void mlsi_bound_forget(const mlsi_program *p, mlsi_stream *s);
 /* Symbols by name, the others at their maximum. */
-mlsys_status mlsi_bound_names(mlsi_bound *b, int n, const char *const *names, const int64_t *values);
+mlsys_status mlsi_bound_names(mlsi_bound *b, int n, const char *const *names,
+                              const int64_t *values);
 
 /* exec.c */
 mlsys_status mlsi_stream_reserve(mlsi_stream *s, uint64_t bytes);
@@ -187,20 +190,21 @@ mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
 mlsys_status mlsi_custom_operands_create(const mlsi_program *p, const mlsi_node *node,
                                          mlsi_custom_operand *operands);
 void mlsi_custom_operands_free(mlsi_custom_operand *operands, int64_t n);
-mlsys_status mlsi_custom_operands_bind(mlsi_custom_operand *operands, int n, const mlsi_view *views);
+mlsys_status mlsi_custom_operands_bind(mlsi_custom_operand *operands, int n,
+                                       const mlsi_view *views);
 /* Call the op with the operands at the views' memory. */
 mlsys_status mlsi_custom_call(const mlsi_custom_use *use, mlsi_stream *s, const mlsi_kernel_args *a,
                               mlsi_custom_operand *operands);
 /* The same with tensors made for the call: a mlsi_interpret_custom whose user is the stream. */
-mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in, const mlsi_view *in,
-                             int n_out, const mlsi_view *out);
+mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in,
+                             const mlsi_view *in, int n_out, const mlsi_view *out);
 
 /* interpret.c: the reference interpreter on tensors; NULL outputs are made. */
 mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_stream *s, int n_in,
                                     mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
 /* eager.c: one op, now. */
-mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in, int n_out,
-                            mlsys_tensor *inout);
+mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in,
+                            int n_out, mlsys_tensor *inout);
 
 /* dump.c */
 mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_text *out);

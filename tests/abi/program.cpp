@@ -21,7 +21,7 @@ int main() try {
     Handle<mlsys_ctx> ctx;
     Handle<mlsys_device> device;
     Handle<mlsys_stream> stream;
-    Handle<mlsys_tensor> a, b, product;
+    Handle<mlsys_tensor> a, b, product, none;
     check(mlsys_ctx_create(nullptr, nullptr, &ctx.h));
     check(mlsys_device_get(ctx.h, MLSYS_CPU, 0, &device.h));
     check(mlsys_stream_create(device.h, nullptr, &stream.h));
@@ -39,7 +39,7 @@ int main() try {
 
     bool refused = false;
     try {
-        check(mlsys_tensor_transpose(a.h, 0, 7, &product.h));
+        check(mlsys_tensor_transpose(a.h, 0, 7, &none.h)); // a failure sets the handle to NULL
     } catch (const std::runtime_error &e) {
         refused = true;
         std::printf("refused: %s\n", e.what());

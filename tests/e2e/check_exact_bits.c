@@ -25,10 +25,10 @@ typedef struct setting { /* one way to run the model */
 } setting;
 
 static const setting settings[] = {
-    {"auto", 1, 1, 0, 64, 1},     {"portable", 2, 1, 0, 64, 1}, {"avx2", 2, 1, 0, 64, 1},
-    {"avx512", 2, 1, 0, 64, 1},   {"auto", 2, 1, 0, 64, 1},     {"auto", 3, 1, 0, 64, 1},
-    {"auto", 7, 1, 0, 64, 1},     {"auto", 2, 8, 5, 64, 1},     {"auto", 2, 1, 0, 1, 1},
-    {"auto", 2, 1, 0, 7, 1},      {"auto", 2, 1, 0, 64, 0},     {"portable", 7, 1, 0, 7, 0},
+    {"auto", 1, 1, 0, 64, 1},   {"portable", 2, 1, 0, 64, 1}, {"avx2", 2, 1, 0, 64, 1},
+    {"avx512", 2, 1, 0, 64, 1}, {"auto", 2, 1, 0, 64, 1},     {"auto", 3, 1, 0, 64, 1},
+    {"auto", 7, 1, 0, 64, 1},   {"auto", 2, 8, 5, 64, 1},     {"auto", 2, 1, 0, 1, 1},
+    {"auto", 2, 1, 0, 7, 1},    {"auto", 2, 1, 0, 64, 0},     {"portable", 7, 1, 0, 7, 0},
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof settings[0]) };
 
@@ -49,7 +49,8 @@ typedef struct run {
 static mlsys_config config_of(const char *const *keys, const int64_t *values, int n) {
     mlsys_config c;
     OK(mlsys_config_create(&c));
-    for (int i = 0; i < n; i++) OK(mlsys_config_set_i64(c, keys[i], values[i]));
+    for (int i = 0; i < n; i++)
+        OK(mlsys_config_set_i64(c, keys[i], values[i]));
     return c;
 }
 
@@ -77,12 +78,14 @@ static void open_run(run *r, const setting *s) {
 
 static void close_run(run *r) {
     void *handles[] = {r->program, r->graph, r->model, r->stream, r->device, r->ctx};
-    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) OK(mlsys_release(handles[i]));
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
+        OK(mlsys_release(handles[i]));
 }
 
 /* The same pseudo-random text for every row under test; other rows of the batch hold something else. */
 static int32_t token(int position, int row, int row_under_test) {
-    uint32_t h = (uint32_t)position * 2654435761u + (row == row_under_test ? text_under_test : 97u * (uint32_t)(row + 1));
+    uint32_t h = (uint32_t)position * 2654435761u +
+                 (row == row_under_test ? text_under_test : 97u * (uint32_t)(row + 1));
     return (int32_t)((h >> 7) % (uint32_t)vocab);
 }
 
@@ -122,7 +125,8 @@ static void step(run *r, const setting *s, int first, int n, mlsys_tensor *in, m
     float *logits = malloc(sizeof *logits * (size_t)(s->batch * n) * (size_t)vocab);
     ck_assert(ids && logits);
     for (int b = 0; b < s->batch; b++)
-        for (int i = 0; i < n; i++) ids[b * n + i] = token(first + i, b, s->row);
+        for (int i = 0; i < n; i++)
+            ids[b * n + i] = token(first + i, b, s->row);
     in[0] = make(r, MLSYS_I32, 2, tokens_shape);
     in[1] = make(r, MLSYS_I64, 0, NULL);
     out[n_caches] = make(r, MLSYS_F32, 3, logits_shape);
@@ -149,22 +153,25 @@ static void logits_hash(const setting *s, char hex[65]) {
     mlsys_tensor *out = calloc((size_t)n_caches + 1, sizeof *out);
     ck_assert(in && out);
     cache_shape(&r, s, shape);
-    for (int i = 0; i < n_caches; i++) out[i] = in[2 + i] = make(&r, MLSYS_F32, 4, shape);
+    for (int i = 0; i < n_caches; i++)
+        out[i] = in[2 + i] = make(&r, MLSYS_F32, 4, shape);
     mlsi_sha256_init(&hash);
     for (int at = 0; at < POSITIONS; at += s->chunk)
-        step(&r, s, at, at + s->chunk < POSITIONS ? s->chunk : POSITIONS - at, in, out, n_caches, &hash);
+        step(&r, s, at, at + s->chunk < POSITIONS ? s->chunk : POSITIONS - at, in, out, n_caches,
+             &hash);
     uint8_t digest[32];
     mlsi_sha256_finish(&hash, digest);
     mlsi_sha256_hex(digest, hex);
-    for (int i = 0; i < n_caches; i++) OK(mlsys_release(out[i]));
+    for (int i = 0; i < n_caches; i++)
+        OK(mlsys_release(out[i]));
     free(in);
     free(out);
     close_run(&r);
 }
 
 static void describe(const setting *s, char *text, size_t cap) {
-    snprintf(text, cap, "isa %s, threads %d, batch %d row %d, chunk %d, plan %d", s->isa, s->threads,
-             s->batch, s->row, s->chunk, s->plan);
+    snprintf(text, cap, "isa %s, threads %d, batch %d row %d, chunk %d, plan %d", s->isa,
+             s->threads, s->batch, s->row, s->chunk, s->plan);
 }
 
 START_TEST(every_way_gives_the_same_bits) {
@@ -197,7 +204,8 @@ static void prepare(void) {
     if (real) {
         snprintf(model_path, sizeof model_path, "%s", real);
     } else {
-        printf("SKIP: exact bits of SmolLM2: MLSYS_MODEL_SMOLLM2 is not set, a tiny model stands in\n");
+        printf("SKIP: exact bits of SmolLM2: MLSYS_MODEL_SMOLLM2 is not set, a tiny model stands "
+               "in\n");
         snprintf(model_path, sizeof model_path, "/tmp/mlsys-tiny-%ld.gguf", (long)getpid());
         ck_assert_int_eq(tiny_model_write(model_path), 0);
     }

@@ -40,8 +40,8 @@ static int check(const char *ta, const char *tb, int m, int n, int k, int lda, i
 }
 
 /* op(X), rows x cols, over column-major memory. */
-static mlsys_tensor view(mlsys_device d, mlsys_dtype type, size_t size, const void *x, int transposed,
-                         int64_t rows, int64_t cols, int64_t ld) {
+static mlsys_tensor view(mlsys_device d, mlsys_dtype type, size_t size, const void *x,
+                         int transposed, int64_t rows, int64_t cols, int64_t ld) {
     const int64_t shape[2] = {rows, cols};
     const int64_t strides[2] = {transposed ? ld : 1, transposed ? 1 : ld};
     int64_t stored_cols = transposed ? rows : cols;

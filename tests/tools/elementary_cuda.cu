@@ -95,7 +95,8 @@ template <typename T> struct buffers {
             count += memcmp(&got[i], &want[i], sizeof(T)) != 0 &&
                      !(got[i] != got[i] && want[i] != want[i]);
         for (int i = 0; count && !before && i < n; i++) {
-            if (memcmp(&got[i], &want[i], sizeof(T)) == 0 || (got[i] != got[i] && want[i] != want[i]))
+            if (memcmp(&got[i], &want[i], sizeof(T)) == 0 ||
+                (got[i] != got[i] && want[i] != want[i]))
                 continue;
             printf("  %s(%a, %a): device %a, CPU %a\n", name, (double)x[i], (double)y[i],
                    (double)got[i], (double)want[i]);

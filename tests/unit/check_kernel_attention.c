@@ -16,10 +16,10 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 1, 1},      {1, 1, 700, 3, 1, 64, 64}, {1, 3, 321, 4, 2, 16, 24},
-    {2, 5, 64, 6, 2, 8, 8},     {1, 50, 130, 3, 3, 33, 7}, {1, 70, 70, 2, 1, 64, 64},
-    {2, 1, 65, 2, 2, 300, 5},   {1, 0, 5, 2, 1, 4, 4},     {1, 4, 0, 2, 1, 4, 4},
-    {1, 2, 9, 2, 1, 0, 3},      {3, 7, 128, 1, 1, 5, 17},  {1, 9, 400, 8, 1, 12, 12},
+    {1, 1, 1, 1, 1, 1, 1},    {1, 1, 700, 3, 1, 64, 64}, {1, 3, 321, 4, 2, 16, 24},
+    {2, 5, 64, 6, 2, 8, 8},   {1, 50, 130, 3, 3, 33, 7}, {1, 70, 70, 2, 1, 64, 64},
+    {2, 1, 65, 2, 2, 300, 5}, {1, 0, 5, 2, 1, 4, 4},     {1, 4, 0, 2, 1, 4, 4},
+    {1, 2, 9, 2, 1, 0, 3},    {3, 7, 128, 1, 1, 5, 17},  {1, 9, 400, 8, 1, 12, 12},
     {1, 5, 2, 2, 1, 16, 16},
 };
 enum { SHAPES = (int)(sizeof shapes / sizeof shapes[0]) };
@@ -48,7 +48,8 @@ static void add_mask(kc_rng *r, kc_call *c, const shape *s) {
 static void add_lengths(kc_rng *r, kc_call *c, const shape *s) {
     c->in[4] = kc_tensor_new(r, kc_int(r, 0, 1) ? MLSYS_I32 : MLSYS_I64, 1, &s->B, KC_DENSE);
     c->absent[4] = false;
-    for (int64_t b = 0; b < s->B; b++) kc_set_i(&c->in[4].view, b, kc_int(r, 0, s->Lk));
+    for (int64_t b = 0; b < s->B; b++)
+        kc_set_i(&c->in[4].view, b, kc_int(r, 0, s->Lk));
 }
 
 /* Keys and values past the valid length hold NaN: nothing may read them into a sum. */
@@ -57,8 +58,10 @@ static void poison_invisible(kc_call *c, const shape *s) {
     if (c->absent[4]) return;
     for (int64_t b = 0; b < s->B; b++)
         for (int64_t j = kc_get_i(&c->in[4].view, b); j < s->Lk; j++) {
-            for (int64_t e = 0; e < per_k; e++) kc_set_f(&c->in[1].view, (b * s->Lk + j) * per_k + e, NAN);
-            for (int64_t e = 0; e < per_v; e++) kc_set_f(&c->in[2].view, (b * s->Lk + j) * per_v + e, NAN);
+            for (int64_t e = 0; e < per_k; e++)
+                kc_set_f(&c->in[1].view, (b * s->Lk + j) * per_k + e, NAN);
+            for (int64_t e = 0; e < per_v; e++)
+                kc_set_f(&c->in[2].view, (b * s->Lk + j) * per_v + e, NAN);
         }
 }
 
@@ -83,7 +86,8 @@ static void make_case(kc_rng *r, const shape *s, mlsi_attr_attention *a, kc_call
     c->in[0] = kc_tensor_new(r, types[kc_int(r, 0, 3)], 4, q, any_input(r));
     c->in[1] = kc_tensor_new(r, cache, 4, k, KC_DENSE);
     c->in[2] = kc_tensor_new(r, cache, 4, v, KC_DENSE);
-    for (int i = 0; i < 3; i++) kc_fill(r, &c->in[i], wild ? KC_ANY : KC_SMALL);
+    for (int i = 0; i < 3; i++)
+        kc_fill(r, &c->in[i], wild ? KC_ANY : KC_SMALL);
     if (kc_int(r, 0, 2) == 0) add_mask(r, c, s);
     if (kc_int(r, 0, 1)) add_lengths(r, c, s);
     if (!wild) poison_invisible(c, s);
@@ -103,8 +107,12 @@ static void reference(kc_rng *r, const kc_call *c, kc_tensor *expected) {
         expected[o] = kc_tensor_new(r, v->dtype, v->rank, v->shape, KC_DENSE);
         out[o] = expected[o].view;
     }
-    mlsi_ref_args a = {.alloc = &mlsi_alloc_process, .attrs = c->attrs, .n_in = 5, .n_out = c->n_out,
-                       .in = in, .out = out};
+    mlsi_ref_args a = {.alloc = &mlsi_alloc_process,
+                       .attrs = c->attrs,
+                       .n_in = 5,
+                       .n_out = c->n_out,
+                       .in = in,
+                       .out = out};
     ck_assert_int_eq(mlsi_op_get(MLSI_OP_ATTENTION)->ref(&a), MLSYS_OK);
 }
 
@@ -118,12 +126,14 @@ static void run_cases(uint64_t seed, bool wild) {
         char what[160];
         make_case(&r, s, &a, &c, wild);
         reference(&r, &c, expected);
-        snprintf(what, sizeof what, "case %d: B%lld Lq%lld Lk%lld H%lld/%lld D%lld/%lld causal %lld window %lld%s%s",
+        snprintf(what, sizeof what,
+                 "case %d: B%lld Lq%lld Lk%lld H%lld/%lld D%lld/%lld causal %lld window %lld%s%s",
                  i, (long long)s->B, (long long)s->Lq, (long long)s->Lk, (long long)s->H,
                  (long long)s->Hkv, (long long)s->D, (long long)s->Dv, (long long)a.causal,
                  (long long)a.window, c.absent[3] ? "" : " mask", c.absent[4] ? "" : " kv_len");
         ck_assert_int_ge(kc_check(&c, expected, what), 1);
-        for (int o = 0; o < c.n_out; o++) kc_tensor_free(&expected[o]);
+        for (int o = 0; o < c.n_out; o++)
+            kc_tensor_free(&expected[o]);
         kc_call_free(&c);
     }
 }

@@ -120,11 +120,11 @@ static void reference_matmul(const mlsi_view *a, const mlsi_view *b, const mlsi_
         }
         int64_t base_a = 0, base_b = 0;
         for (int d = 0; d < a->rank - 2; d++)
-            base_a = base_a * a->shape[d] +
-                     (a->shape[d] == 1 ? 0 : oi[d + batch_dims - (a->rank - 2)]);
+            base_a =
+                base_a * a->shape[d] + (a->shape[d] == 1 ? 0 : oi[d + batch_dims - (a->rank - 2)]);
         for (int d = 0; d < b->rank - 2; d++)
-            base_b = base_b * b->shape[d] +
-                     (b->shape[d] == 1 ? 0 : oi[d + batch_dims - (b->rank - 2)]);
+            base_b =
+                base_b * b->shape[d] + (b->shape[d] == 1 ? 0 : oi[d + batch_dims - (b->rank - 2)]);
         int64_t rows = own_m ? a->shape[a->rank - (ta ? 1 : 2)] : 1;
         int64_t columns = own_n ? b->shape[b->rank - (tb ? 2 : 1)] : 1;
         for (int64_t k = 0; k < k_count; k++) {
@@ -139,9 +139,9 @@ static void reference_matmul(const mlsi_view *a, const mlsi_view *b, const mlsi_
 
 /* ---- cases ----------------------------------------------------------------------------------------- */
 
-static const mlsys_dtype dtypes[] = {MLSYS_F32,    MLSYS_F16,    MLSYS_BF16, MLSYS_F64, MLSYS_I64,
-                                     MLSYS_I32,    MLSYS_I16,    MLSYS_I8,   MLSYS_U8,
-                                     MLSYS_F8E4M3, MLSYS_F8E5M2};
+static const mlsys_dtype dtypes[] = {MLSYS_F32, MLSYS_F16,    MLSYS_BF16,  MLSYS_F64,
+                                     MLSYS_I64, MLSYS_I32,    MLSYS_I16,   MLSYS_I8,
+                                     MLSYS_U8,  MLSYS_F8E4M3, MLSYS_F8E5M2};
 enum { DTYPES = (int)(sizeof dtypes / sizeof dtypes[0]) };
 
 static const int64_t *shape_of(int64_t *s, int64_t a, int64_t b, int64_t c, int64_t d) {
@@ -183,8 +183,8 @@ static void matmul_case(kc_rng *r, mlsys_dtype t, int64_t m, int64_t n, int64_t 
     }
     if (ra > 1) cs[out++] = m;
     if (rb > 1) cs[out++] = n;
-    kc_layout la = (kc_layout)kc_int(r, 0, KC_LAYOUTS - 1), lb = (kc_layout)kc_int(r, 0, KC_LAYOUTS - 1),
-              lc = (kc_layout)kc_int(r, 0, KC_PADDED);
+    kc_layout la = (kc_layout)kc_int(r, 0, KC_LAYOUTS - 1),
+              lb = (kc_layout)kc_int(r, 0, KC_LAYOUTS - 1), lc = (kc_layout)kc_int(r, 0, KC_PADDED);
     c.in[0] = kc_tensor_new(r, t, ra, as + 4 - ra, la);
     c.in[1] = kc_tensor_new(r, t, rb, bs + 4 - rb, lb);
     c.out[0] = kc_tensor_new(r, t, out, cs, lc);
@@ -192,7 +192,8 @@ static void matmul_case(kc_rng *r, mlsys_dtype t, int64_t m, int64_t n, int64_t 
     kc_fill(r, &c.in[1], fill);
     kc_tensor expected = kc_tensor_new(r, t, out, cs, KC_DENSE);
     reference_matmul(&c.in[0].view, &c.in[1].view, &expected.view, &at, NO_FAULT);
-    snprintf(what, sizeof what, "matmul %s m %lld n %lld k %lld ranks %d %d T %d %d layouts %d %d %d",
+    snprintf(what, sizeof what,
+             "matmul %s m %lld n %lld k %lld ranks %d %d T %d %d layouts %d %d %d",
              mlsi_dtype_get(t)->name, (long long)m, (long long)n, (long long)k, ra, rb,
              (int)at.transpose_a, (int)at.transpose_b, (int)la, (int)lb, (int)lc);
     check(&c, &expected, what);
@@ -213,8 +214,8 @@ END_TEST
 
 /* Blocks of rows and columns larger than one task takes. */
 START_TEST(large_matmul_is_exact) {
-    static const int64_t shapes[][3] = {{251, 40, 300}, {7, 1100, 33}, {500, 130, 20}, {4, 600, 513},
-                                        {243, 270, 10}, {1, 2100, 260}};
+    static const int64_t shapes[][3] = {{251, 40, 300}, {7, 1100, 33},  {500, 130, 20},
+                                        {4, 600, 513},  {243, 270, 10}, {1, 2100, 260}};
     kc_rng r = kc_seed(SEED + 500 + (uint64_t)_i);
     const int64_t *s = shapes[_i];
     for (int i = 0; i < 3; i++)

@@ -48,7 +48,8 @@ static float *decoded(const kc_tensor *w) {
 
 static const void *row_of(const kc_tensor *w, int64_t row) {
     const mlsi_dtype_info *info = mlsi_dtype_get(w->view.dtype);
-    return (const char *)w->view.data + row * w->view.shape[1] / info->block_elems * info->block_bytes;
+    return (const char *)w->view.data +
+           row * w->view.shape[1] / info->block_elems * info->block_bytes;
 }
 
 static float dot(const mlsi_view *x, int64_t row, const float *w, int64_t n) {
@@ -77,7 +78,10 @@ static float dot_int8(const mlsi_view *x, int64_t row, mlsys_dtype t, const void
         int32_t half[2] = {0, 0}, sum = 0;
         for (int i = 0; i < 32; i++) {
             float q = rintf(v[i] / scale);
-            int32_t code = scale == 0 || isnan(q) ? 0 : q > 127 ? 127 : q < -128 ? -128 : (int32_t)q;
+            int32_t code = scale == 0 || isnan(q) ? 0
+                           : q > 127              ? 127
+                           : q < -128             ? -128
+                                                  : (int32_t)q;
             half[i / 16] += code * c.q[i];
             sum += code;
         }
@@ -92,7 +96,8 @@ static float dot_int8(const mlsi_view *x, int64_t row, mlsys_dtype t, const void
 
 enum { FINITE_X, ANY_X, TINY_X }; /* tiny: int8 scales are subnormal and codes saturate */
 
-static void quant_case(kc_rng *r, mlsys_dtype t, int64_t m, int64_t n, int64_t k, int any, int act) {
+static void quant_case(kc_rng *r, mlsys_dtype t, int64_t m, int64_t n, int64_t k, int any,
+                       int act) {
     mlsi_attr_quant_matmul at = {act};
     int64_t xs[] = {m % 2 ? 1 : 2, m % 2 ? m : m / 2, k}, ws[] = {n, k}, ys[] = {xs[0], xs[1], n};
     mlsys_dtype x_type = kc_bits(r) % 4 ? MLSYS_F32 : MLSYS_BF16;
@@ -112,12 +117,14 @@ static void quant_case(kc_rng *r, mlsys_dtype t, int64_t m, int64_t n, int64_t k
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++)
             kc_set_f(&expected.view, i * n + j,
-                     (double)(act == MLSI_ACT_F32 ? dot(&c.in[0].view, i, w + j * k, k)
-                                                  : dot_int8(&c.in[0].view, i, t, row_of(&c.in[1], j), k)));
+                     (double)(act == MLSI_ACT_F32
+                                  ? dot(&c.in[0].view, i, w + j * k, k)
+                                  : dot_int8(&c.in[0].view, i, t, row_of(&c.in[1], j), k)));
     free(w);
     char what[120];
     snprintf(what, sizeof what, "%s act %d m %lld n %lld k %lld layouts %d %d",
-             mlsi_dtype_get(t)->name, act, (long long)m, (long long)n, (long long)k, (int)lx, (int)ly);
+             mlsi_dtype_get(t)->name, act, (long long)m, (long long)n, (long long)k, (int)lx,
+             (int)ly);
     for (int constant = 0; constant < 2; constant++) {
         c.constant[1] = constant;
         ck_assert_int_ge(kc_check(&c, &expected, what), constant + 1);

@@ -69,7 +69,8 @@ static void shape_of(att *a, const mlsi_kernel_args *args) {
 static uint64_t attention_work(const mlsi_kernel_args *args, int threads) {
     att a;
     shape_of(&a, args);
-    return sizeof(float) * ((uint64_t)a.worker_floats * (uint64_t)threads + (uint64_t)a.summary_floats);
+    return sizeof(float) *
+           ((uint64_t)a.worker_floats * (uint64_t)threads + (uint64_t)a.summary_floats);
 }
 
 static char *at4(const mlsi_view *v, int64_t i, int64_t j, int64_t k) {
@@ -134,8 +135,8 @@ static void open_tile(tile *t, const att *a, int64_t index, int worker) {
 /* s [rows, 64] = q . k along D, in segments of 256 added in order. */
 static void scores(tile *t, int64_t first, int64_t n) {
     const att *a = t->a;
-    pack_keys(t->kt, at4(a->k, t->b, first, t->kv_head), a->k->strides[1] * mlsi_dtype_size(a->k->dtype),
-              a->k->dtype, n, a->D, t->key_rows);
+    pack_keys(t->kt, at4(a->k, t->b, first, t->kv_head),
+              a->k->strides[1] * mlsi_dtype_size(a->k->dtype), a->k->dtype, n, a->D, t->key_rows);
     if (a->D == 0) memset(t->s, 0, sizeof *t->s * (size_t)(t->n_rows * ATT_SEGMENT));
     for (int64_t d = 0; d < a->D; d += K_SEGMENT) {
         int64_t dn = a->D - d < K_SEGMENT ? a->D - d : K_SEGMENT;
@@ -177,8 +178,10 @@ static bool softmax_segment(const tile *t, int64_t r, int64_t first, float *s, f
         if (cap != 0) v = vf_mul(vf_set1(cap), ef_tanh(vf_div(v, vf_set1(cap))));
         vf_store(s + i, v);
     }
-    for (int64_t j = 0; j < lo; j++) s[j] = -INFINITY;
-    for (int64_t j = hi; j < ATT_SEGMENT; j++) s[j] = -INFINITY;
+    for (int64_t j = 0; j < lo; j++)
+        s[j] = -INFINITY;
+    for (int64_t j = hi; j < ATT_SEGMENT; j++)
+        s[j] = -INFINITY;
     if (a->mask) apply_mask(t, r, first, s, lo, hi);
     for (int i = 0; i < ATT_REGS; i++) {
         m[i] = vf_load(s + i * VF_LANES);
@@ -188,22 +191,24 @@ static bool softmax_segment(const tile *t, int64_t r, int64_t first, float *s, f
     float seg_m = vf_reduce_maximum(top);
     *dense = true;
     if (seg_m == -INFINITY) return false;
-    for (int64_t j = lo; j < hi; j++) *dense &= x[j] != -INFINITY;
+    for (int64_t j = lo; j < hi; j++)
+        *dense &= x[j] != -INFINITY;
     for (int i = 0; i < ATT_REGS; i++) {
         VM none = vf_eq(m[i], vf_set1(-INFINITY));
         m[i] = vf_select(none, vf_zero(), ef_exp(vf_sub(m[i], vf_set1(seg_m))));
         vf_store(s + i * VF_LANES, m[i]);
     }
     for (int h = ATT_REGS / 2; h >= 1; h /= 2)
-        for (int i = 0; i < h; i++) m[i] = vf_add(m[i], m[i + h]);
+        for (int i = 0; i < h; i++)
+            m[i] = vf_add(m[i], m[i + h]);
     t->seg_m[r] = seg_m;
     t->seg_l[r] = vf_reduce_add(m[0]);
     return true;
 }
 
 /* o = chain over the visible keys only. */
-static void sparse_values(const float *e, const float *x, int64_t lo, int64_t hi, const float *values,
-                          int64_t ldv, float *o, int64_t n) {
+static void sparse_values(const float *e, const float *x, int64_t lo, int64_t hi,
+                          const float *values, int64_t ldv, float *o, int64_t n) {
     for (int64_t at = 0; at < n; at += VF_LANES) {
         int w = n - at < VF_LANES ? (int)(n - at) : VF_LANES;
         VF acc = vf_zero();
@@ -224,7 +229,8 @@ static void weigh_values(tile *t, int64_t first, int64_t n, const bool *dense) {
         ldv = a->v->strides[1];
     } else {
         for (int64_t j = 0; j < n; j++)
-            load_row(t->values + j * a->Dv, at4(a->v, t->b, first + j, t->kv_head), a->v->dtype, a->Dv);
+            load_row(t->values + j * a->Dv, at4(a->v, t->b, first + j, t->kv_head), a->v->dtype,
+                     a->Dv);
     }
     for (int64_t r = 0; r < t->n_rows;) {
         int64_t lo = t->lo[r] > first ? t->lo[r] - first : 0;
@@ -238,8 +244,8 @@ static void weigh_values(tile *t, int64_t first, int64_t n, const bool *dense) {
                    (t->lo[end] > first ? t->lo[end] - first : 0) == lo &&
                    (t->hi[end] - first < ATT_SEGMENT ? t->hi[end] - first : ATT_SEGMENT) == hi)
                 end++;
-            chain(end - r, hi - lo, t->s + r * ATT_SEGMENT + lo, ATT_SEGMENT, values + lo * ldv, ldv,
-                  t->seg_o + r * a->Dv, a->Dv, a->Dv);
+            chain(end - r, hi - lo, t->s + r * ATT_SEGMENT + lo, ATT_SEGMENT, values + lo * ldv,
+                  ldv, t->seg_o + r * a->Dv, a->Dv, a->Dv);
         }
         r = end;
     }
@@ -260,7 +266,8 @@ static void segment(tile *t, int64_t seg) {
 }
 
 /* (m, l, o) <- merge of itself and a later segment's. */
-static void merge(float *m, float *l, float *o, float seg_m, float seg_l, const float *seg_o, int64_t n) {
+static void merge(float *m, float *l, float *o, float seg_m, float seg_l, const float *seg_o,
+                  int64_t n) {
     float pair[VF_LANES] = {0}, top = vf_reduce_maximum(vf_maximum(vf_set1(*m), vf_set1(seg_m)));
     pair[0] = *m - top;
     pair[1] = seg_m - top;
@@ -327,8 +334,8 @@ static void run_tile(void *user, int64_t item, int worker) {
         segment(&t, seg);
         for (int64_t r = 0; r < t.n_rows; r++)
             if (t.visible[r])
-                merge_or_start(&t.started[r], &t.run_m[r], &t.run_l[r], t.run_o + r * a->Dv, t.seg_m[r],
-                               t.seg_l[r], t.seg_o + r * a->Dv, a->Dv);
+                merge_or_start(&t.started[r], &t.run_m[r], &t.run_l[r], t.run_o + r * a->Dv,
+                               t.seg_m[r], t.seg_l[r], t.seg_o + r * a->Dv, a->Dv);
     }
     for (int64_t r = 0; r < t.n_rows; r++)
         write_row(a, t.b, t.kv_head, t.first_row + r, t.started[r], t.run_m[r], t.run_l[r],
@@ -407,7 +414,8 @@ static bool accepts(const mlsi_query *q) {
         if (!wide(q->in[i].dtype) || (i && !q->in[i].inner_unit)) return false;
     if (q->n_in > 3 && q->in[3].present && q->in[3].dtype != MLSYS_BOOL && !wide(q->in[3].dtype))
         return false;
-    if (q->n_in > 4 && q->in[4].present && q->in[4].dtype != MLSYS_I32 && q->in[4].dtype != MLSYS_I64)
+    if (q->n_in > 4 && q->in[4].present && q->in[4].dtype != MLSYS_I32 &&
+        q->in[4].dtype != MLSYS_I64)
         return false;
     return true;
 }

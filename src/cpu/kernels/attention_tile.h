@@ -10,10 +10,11 @@
 enum { ATT_SEGMENT = 64, ATT_ROWS = 6, ATT_REGS = ATT_SEGMENT / VF_LANES };
 
 /* c[r][0..2*VF_LANES) = chain over k ascending of a[r][k] * b[k][..], from +0. */
-V_FN void chain_block(int rows, int64_t kn, const float *a, int64_t lda, const float *b, int64_t ldb,
-                      float *c, int64_t ldc) {
+V_FN void chain_block(int rows, int64_t kn, const float *a, int64_t lda, const float *b,
+                      int64_t ldb, float *c, int64_t ldc) {
     VF acc[ATT_ROWS][2];
-    for (int r = 0; r < rows; r++) acc[r][0] = acc[r][1] = vf_zero();
+    for (int r = 0; r < rows; r++)
+        acc[r][0] = acc[r][1] = vf_zero();
     for (int64_t k = 0; k < kn; k++) {
         VF b0 = vf_load(b + k * ldb), b1 = vf_load(b + k * ldb + VF_LANES);
         for (int r = 0; r < rows; r++) {
@@ -34,12 +35,15 @@ V_FN void chain_edge(int rows, int64_t kn, const float *a, int64_t lda, const fl
     for (int at = 0; at < n; at += VF_LANES) {
         int m = n - at < VF_LANES ? n - at : VF_LANES;
         VF acc[ATT_ROWS];
-        for (int r = 0; r < rows; r++) acc[r] = vf_zero();
+        for (int r = 0; r < rows; r++)
+            acc[r] = vf_zero();
         for (int64_t k = 0; k < kn; k++) {
             VF bv = vf_load_n(b + k * ldb + at, m);
-            for (int r = 0; r < rows; r++) acc[r] = vf_fma(vf_set1(a[r * lda + k]), bv, acc[r]);
+            for (int r = 0; r < rows; r++)
+                acc[r] = vf_fma(vf_set1(a[r * lda + k]), bv, acc[r]);
         }
-        for (int r = 0; r < rows; r++) vf_store_n(c + r * ldc + at, acc[r], m);
+        for (int r = 0; r < rows; r++)
+            vf_store_n(c + r * ldc + at, acc[r], m);
     }
 }
 
@@ -52,8 +56,8 @@ V_FN void chain_rows(int rows, int64_t kn, const float *a, int64_t lda, const fl
 }
 
 /* c [rows, n] = chains of a [rows, kn] times b [kn, n]; the row count is a constant in each case. */
-static void chain(int64_t rows, int64_t kn, const float *a, int64_t lda, const float *b, int64_t ldb,
-                  float *c, int64_t ldc, int64_t n) {
+static void chain(int64_t rows, int64_t kn, const float *a, int64_t lda, const float *b,
+                  int64_t ldb, float *c, int64_t ldc, int64_t n) {
     for (; rows >= ATT_ROWS; rows -= ATT_ROWS, a += ATT_ROWS * lda, c += ATT_ROWS * ldc)
         chain_rows(ATT_ROWS, kn, a, lda, b, ldb, c, ldc, n);
     switch (rows) {
@@ -73,10 +77,12 @@ static void load_row(float *to, const void *from, mlsys_dtype dtype, int64_t n) 
     if (dtype == MLSYS_F32) {
         memcpy(to, from, sizeof *to * (size_t)n);
     } else if (dtype == MLSYS_F16) {
-        for (; i + VF_LANES <= n; i += VF_LANES) vf_store(to + i, vf_load_f16(h + i));
+        for (; i + VF_LANES <= n; i += VF_LANES)
+            vf_store(to + i, vf_load_f16(h + i));
         if (i < n) vf_store_n(to + i, vf_load_f16_n(h + i, (int)(n - i)), (int)(n - i));
     } else {
-        for (; i + VF_LANES <= n; i += VF_LANES) vf_store(to + i, vf_load_bf16(h + i));
+        for (; i + VF_LANES <= n; i += VF_LANES)
+            vf_store(to + i, vf_load_bf16(h + i));
         if (i < n) vf_store_n(to + i, vf_load_bf16_n(h + i, (int)(n - i)), (int)(n - i));
     }
 }
@@ -85,7 +91,8 @@ static void load_row(float *to, const void *from, mlsys_dtype dtype, int64_t n) 
 /* to[d][j] = from[j][d] for 8 keys and 8 dims. */
 V_FN void transpose_8x8(float *to, int64_t ldt, const float *const *from, int64_t d) {
     __m256 r[8], t[8];
-    for (int j = 0; j < 8; j++) r[j] = _mm256_loadu_ps(from[j] + d);
+    for (int j = 0; j < 8; j++)
+        r[j] = _mm256_loadu_ps(from[j] + d);
     for (int j = 0; j < 4; j++) {
         t[2 * j] = _mm256_unpacklo_ps(r[2 * j], r[2 * j + 1]);
         t[2 * j + 1] = _mm256_unpackhi_ps(r[2 * j], r[2 * j + 1]);
@@ -104,13 +111,14 @@ V_FN void transpose_8x8(float *to, int64_t ldt, const float *const *from, int64_
 #else
 V_FN void transpose_8x8(float *to, int64_t ldt, const float *const *from, int64_t d) {
     for (int j = 0; j < 8; j++)
-        for (int e = 0; e < 8; e++) to[e * ldt + j] = from[j][d + e];
+        for (int e = 0; e < 8; e++)
+            to[e * ldt + j] = from[j][d + e];
 }
 #endif
 
 /* kt [dim, 64] from n <= 64 keys; columns past n are zero. rows is scratch for 8 keys. */
-static void pack_keys(float *kt, const char *key, int64_t stride_bytes, mlsys_dtype dtype, int64_t n,
-                      int64_t dim, float *rows) {
+static void pack_keys(float *kt, const char *key, int64_t stride_bytes, mlsys_dtype dtype,
+                      int64_t n, int64_t dim, float *rows) {
     if (n < ATT_SEGMENT) memset(kt, 0, sizeof *kt * (size_t)(dim * ATT_SEGMENT));
     for (int64_t j = 0; j < n; j += 8) {
         const float *from[8];
@@ -124,7 +132,8 @@ static void pack_keys(float *kt, const char *key, int64_t stride_bytes, mlsys_dt
         for (; m == 8 && d + 8 <= dim; d += 8)
             transpose_8x8(kt + d * ATT_SEGMENT + j, ATT_SEGMENT, from, d);
         for (; d < dim; d++)
-            for (int64_t e = 0; e < m; e++) kt[d * ATT_SEGMENT + j + e] = from[e][d];
+            for (int64_t e = 0; e < m; e++)
+                kt[d * ATT_SEGMENT + j + e] = from[e][d];
     }
 }
 

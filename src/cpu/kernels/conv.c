@@ -218,8 +218,9 @@ static double conv_dot64(const conv_job *job, const mlsi_view *w, const char *x,
                 at += rest % w->shape[d] * w->strides[d];
                 rest /= w->shape[d];
             }
-            const char *from = x + in * job->x->strides[1] * 8 + offset[cell * WINDOW_PANEL];
-            double a = window_inside(offset[cell * WINDOW_PANEL]) ? element64(from) : 0.0;
+            int64_t from = offset[cell * WINDOW_PANEL];
+            double a =
+                window_inside(from) ? element64(x + in * job->x->strides[1] * 8 + from) : 0.0;
             s = fma(a, element64((const char *)w->data + at * 8), s);
         }
         c = k0 ? c + s : s;

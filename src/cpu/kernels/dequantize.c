@@ -147,7 +147,10 @@ static bool accepts(const mlsi_query *q) {
 }
 
 MLSI_KERNEL_TABLE(dequantize) = {
-    {.op = MLSI_OP_DEQUANTIZE, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("dequantize_rows"),
-     .accepts = accepts, .run = run},
+    {.op = MLSI_OP_DEQUANTIZE,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("dequantize_rows"),
+     .accepts = accepts,
+     .run = run},
     {.run = NULL},
 };

@@ -45,20 +45,21 @@ typedef void (*tile_fn)(const float *a, int64_t lda, const float *b, int64_t kc,
                           int64_t ldc, bool add) {                                                 \
         tile_body(mr, a, lda, b, kc, c, ldc, add);                                                 \
     }
-TILE(1) TILE(2) TILE(3) TILE(4)
+TILE(1)
+TILE(2) TILE(3) TILE(4)
 #if !defined(MLSI_ISA_IS_PORTABLE)
-TILE(5) TILE(6)
+    TILE(5) TILE(6)
 #endif
 #if defined(MLSI_ISA_IS_AVX512)
-TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+        TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #endif
-static const tile_fn tiles[GEMM_MR + 1] = {
-    NULL, tile_1, tile_2, tile_3, tile_4,
+            static const tile_fn tiles[GEMM_MR + 1] = {
+                NULL,   tile_1, tile_2, tile_3,  tile_4,
 #if !defined(MLSI_ISA_IS_PORTABLE)
-    tile_5, tile_6,
+                tile_5, tile_6,
 #endif
 #if defined(MLSI_ISA_IS_AVX512)
-    tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
+                tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
 #endif
 };
 
@@ -227,7 +228,8 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
     const gemm *g = p->g;
     const gemm_source *source = g->source;
     int64_t rows = min64(p->mb, g->m.count - m0), columns = min64(p->nb, g->n.count - n0);
-    int64_t k_count = g->k.count, lda, ldc, staged_rows = min64(round_up(g->m.count, GEMM_MR), GEMM_MB);
+    int64_t k_count = g->k.count, lda, ldc,
+            staged_rows = min64(round_up(g->m.count, GEMM_MR), GEMM_MB);
     float *panel = (float *)(void *)scratch, *a_block = panel + source->width * GEMM_SEGMENT;
     float *sums = a_block + staged_rows * GEMM_SEGMENT;
     if (p->direct_c) {
@@ -270,8 +272,8 @@ static void run_small(const plan *p, const char *a, int64_t b_batch, char *c, in
         float *block = (float *)(void *)scratch;
         for (int64_t k0 = 0, ld; k0 < g->k.count; k0 += GEMM_SEGMENT)
             for (int64_t r = 0; r < rows; r++)
-                stage_a(p, a, r, 1, k0, min64(GEMM_SEGMENT, g->k.count - k0),
-                        block + r * lda + k0, &ld);
+                stage_a(p, a, r, 1, k0, min64(GEMM_SEGMENT, g->k.count - k0), block + r * lda + k0,
+                        &ld);
         as = block;
     }
     g->source->rows(g, b_batch, n0 / g->source->width, ceil_div(columns, g->source->width),

@@ -14,16 +14,16 @@
 #include "cpu/kernel.h"
 
 enum {
-    GEMM_SEGMENT = 256,          /* of the K order: fixed by docs/numerics.md */
-    GEMM_NR = 2 * VF_LANES,      /* columns of a tile: two registers */
-    GEMM_WIDE = 4 * GEMM_NR,     /* columns that a strided B is fetched by: whole cache lines */
-    GEMM_SMALL_M = 4,            /* up to here B is read once, straight into registers */
+    GEMM_SEGMENT = 256,           /* of the K order: fixed by docs/numerics.md */
+    GEMM_NR = 2 * VF_LANES,       /* columns of a tile: two registers */
+    GEMM_WIDE = 4 * GEMM_NR,      /* columns that a strided B is fetched by: whole cache lines */
+    GEMM_SMALL_M = 4,             /* up to here B is read once, straight into registers */
     GEMM_SMALL_N = 8 * GEMM_WIDE, /* most columns of a task then */
 };
 #if defined(MLSI_ISA_IS_AVX512)
 enum { GEMM_MR = 14 }; /* 28 of 32 registers are sums */
 #elif defined(MLSI_ISA_IS_AVX2)
-enum { GEMM_MR = 6 };  /* 12 of 16 */
+enum { GEMM_MR = 6 }; /* 12 of 16 */
 #else
 enum { GEMM_MR = 4 };
 #endif
@@ -93,9 +93,9 @@ uint64_t MLSI_K(gemm_work)(const gemm *g, int threads);
 
 /* dst[i * ld + j] = f32(src[row[i] + column[j]]); row_step and column_step tell the common distance
  * of neighbouring rows or columns in elements, 0 when there is none. */
-void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t,
-                         const int64_t *row, int64_t rows, int64_t row_step,
-                         const int64_t *column, int64_t columns, int64_t column_step);
+void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t, const int64_t *row,
+                         int64_t rows, int64_t row_step, const int64_t *column, int64_t columns,
+                         int64_t column_step);
 
 /* One row of sums to C[m, n0 .. n0 + n), rounded to C's dtype; c: the batch's first element. */
 void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n,

@@ -338,9 +338,12 @@ static void rows_bf16(const gemm *g, int64_t b_batch, int64_t panel, int64_t pan
     rows_of(MLSYS_BF16, g, b_batch, panel, panels, mr, a, lda, out, ldo);
 }
 
-static const gemm_source packed_f32 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f32, locate_32, rows_f32};
-static const gemm_source packed_f16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f16, locate_16, rows_f16};
-static const gemm_source packed_bf16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_bf16, locate_16, rows_bf16};
+static const gemm_source packed_f32 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f32, locate_32,
+                                       rows_f32};
+static const gemm_source packed_f16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_f16, locate_16,
+                                       rows_f16};
+static const gemm_source packed_bf16 = {GEMM_NR, GEMM_WIDE / GEMM_NR, expand_bf16, locate_16,
+                                        rows_bf16};
 
 const gemm_source *MLSI_K(gemm_packed_source)(mlsys_dtype t) {
     if (t == MLSYS_F32) return &packed_f32;

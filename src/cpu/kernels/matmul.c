@@ -47,8 +47,9 @@ static void dot_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, const m
     }
     for (int64_t i = 0; i < at->rhs_batch.n; i++, out++) {
         int64_t db = at->rhs_batch.v[i];
-        MLSI_K(gemm_index_add)(&g->batch, b->shape[db], a ? a->strides[at->lhs_batch.v[i]] : 0,
-                               packed ? ordinal[i] : b->strides[db], c ? c->strides[out] : 0);
+        MLSI_K(gemm_index_add)
+        (&g->batch, b->shape[db], a ? a->strides[at->lhs_batch.v[i]] : 0,
+         packed ? ordinal[i] : b->strides[db], c ? c->strides[out] : 0);
     }
     for (int d = 0; a && d < a->rank; d++)
         if (!in_list(&at->lhs_batch, d) && !in_list(&at->lhs_contract, d))
@@ -58,8 +59,8 @@ static void dot_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, const m
             MLSI_K(gemm_index_add)(&g->n, b->shape[d], 0, b->strides[d], c ? c->strides[out++] : 0);
     for (int64_t i = 0; i < at->rhs_contract.n; i++) {
         int64_t db = at->rhs_contract.v[i];
-        MLSI_K(gemm_index_add)(&g->k, b->shape[db], a ? a->strides[at->lhs_contract.v[i]] : 0,
-                               b->strides[db], 0);
+        MLSI_K(gemm_index_add)
+        (&g->k, b->shape[db], a ? a->strides[at->lhs_contract.v[i]] : 0, b->strides[db], 0);
     }
     merge_all(g);
     if (packed) use_packed(g, packed);
@@ -95,13 +96,12 @@ static void matmul_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, cons
     }
     for (int d = 0; d < batch_dims; d++) {
         int64_t extent = c ? c->shape[d] : b->shape[d];
-        MLSI_K(gemm_index_add)(&g->batch, extent, a ? batch_stride(a, own_a, batch_dims, d, false) : 0,
-                               batch_stride(b, own_b, batch_dims, d, packed != NULL),
-                               c ? c->strides[d] : 0);
+        MLSI_K(gemm_index_add)
+        (&g->batch, extent, a ? batch_stride(a, own_a, batch_dims, d, false) : 0,
+         batch_stride(b, own_b, batch_dims, d, packed != NULL), c ? c->strides[d] : 0);
     }
     int out = batch_dims;
-    if (am >= 0)
-        MLSI_K(gemm_index_add)(&g->m, a->shape[am], a->strides[am], 0, c->strides[out++]);
+    if (am >= 0) MLSI_K(gemm_index_add)(&g->m, a->shape[am], a->strides[am], 0, c->strides[out++]);
     if (bn >= 0)
         MLSI_K(gemm_index_add)(&g->n, b->shape[bn], 0, b->strides[bn], c ? c->strides[out] : 0);
     MLSI_K(gemm_index_add)(&g->k, b->shape[bk], a ? a->strides[ak] : 0, b->strides[bk], 0);
@@ -117,8 +117,8 @@ void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_vi
         matmul_problem(g, a, b, c, attrs, packed);
     else
         dot_problem(g, a, b, c, attrs, packed);
-    if (!packed && g->b_type == MLSYS_F32 && gemm_index_linear(&g->k) &&
-        gemm_index_linear(&g->n) && gemm_index_stride(&g->n, GEMM_B) == 1)
+    if (!packed && g->b_type == MLSYS_F32 && gemm_index_linear(&g->k) && gemm_index_linear(&g->n) &&
+        gemm_index_stride(&g->n, GEMM_B) == 1)
         g->source = &MLSI_K(gemm_row_major);
 }
 
@@ -135,14 +135,15 @@ static bool accepts_packed(const mlsi_query *q) {
 #define ROW_FUNCTIONS(name, OP)                                                                    \
     static mlsys_status name##_run(const mlsi_kernel_args *args) {                                 \
         gemm g;                                                                                    \
-        MLSI_K(gemm_problem)(&g, OP, &args->in[0], &args->in[1], &args->out[0], args->attrs,       \
-                             args->packed);                                                        \
+        MLSI_K(gemm_problem)                                                                       \
+        (&g, OP, &args->in[0], &args->in[1], &args->out[0], args->attrs, args->packed);            \
         MLSI_K(gemm_run)(&g, args->pool, args->work);                                              \
         return MLSYS_OK;                                                                           \
     }                                                                                              \
     static uint64_t name##_work(const mlsi_kernel_args *args, int threads) {                       \
         gemm g;                                                                                    \
-        MLSI_K(gemm_problem)(&g, OP, &args->in[0], &args->in[1], &args->out[0], args->attrs, NULL); \
+        MLSI_K(gemm_problem)                                                                       \
+        (&g, OP, &args->in[0], &args->in[1], &args->out[0], args->attrs, NULL);                    \
         uint64_t strided = MLSI_K(gemm_work)(&g, threads);                                         \
         g.source = MLSI_K(gemm_packed_source)(g.b_type);                                           \
         uint64_t packed = g.source ? MLSI_K(gemm_work)(&g, threads) : 0;                           \
@@ -163,15 +164,35 @@ ROW_FUNCTIONS(dot, MLSI_OP_DOT_GENERAL)
 ROW_FUNCTIONS(matmul, MLSI_OP_MATMUL)
 
 MLSI_KERNEL_TABLE(matmul) = {
-    {.op = MLSI_OP_DOT_GENERAL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("dot_general_float_panels"),
-     .accepts = accepts_packed, .run = dot_run, .work = dot_work, .pack_input = 1,
-     .pack_bytes = dot_pack_bytes, .pack = dot_pack},
-    {.op = MLSI_OP_DOT_GENERAL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("dot_general_float_tiles"),
-     .accepts = floats, .run = dot_run, .work = dot_work},
-    {.op = MLSI_OP_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("matmul_float_panels"),
-     .accepts = accepts_packed, .run = matmul_run, .work = matmul_work, .pack_input = 1,
-     .pack_bytes = matmul_pack_bytes, .pack = matmul_pack},
-    {.op = MLSI_OP_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("matmul_float_tiles"),
-     .accepts = floats, .run = matmul_run, .work = matmul_work},
+    {.op = MLSI_OP_DOT_GENERAL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("dot_general_float_panels"),
+     .accepts = accepts_packed,
+     .run = dot_run,
+     .work = dot_work,
+     .pack_input = 1,
+     .pack_bytes = dot_pack_bytes,
+     .pack = dot_pack},
+    {.op = MLSI_OP_DOT_GENERAL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("dot_general_float_tiles"),
+     .accepts = floats,
+     .run = dot_run,
+     .work = dot_work},
+    {.op = MLSI_OP_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("matmul_float_panels"),
+     .accepts = accepts_packed,
+     .run = matmul_run,
+     .work = matmul_work,
+     .pack_input = 1,
+     .pack_bytes = matmul_pack_bytes,
+     .pack = matmul_pack},
+    {.op = MLSI_OP_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("matmul_float_tiles"),
+     .accepts = floats,
+     .run = matmul_run,
+     .work = matmul_work},
     {.run = NULL},
 };

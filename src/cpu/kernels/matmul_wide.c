@@ -11,12 +11,11 @@ typedef struct wide_job {
     char *work;
 } wide_job;
 
-#define T                                 double
-#define WIDE(name)                        f64_##name
-#define WIDE_LOAD(dst, src, t, stride, n) stage_move((char *)(dst), 8, src, stride, 8, n)
-#define WIDE_STORE(dst, t, stride, src, n)                                                         \
-    stage_move(dst, stride, (const char *)(src), 8, 8, n)
-#define WIDE_MADD(x, y, sum) __builtin_fma(x, y, sum)
+#define T                                  double
+#define WIDE(name)                         f64_##name
+#define WIDE_LOAD(dst, src, t, stride, n)  stage_move((char *)(dst), 8, src, stride, 8, n)
+#define WIDE_STORE(dst, t, stride, src, n) stage_move(dst, stride, (const char *)(src), 8, 8, n)
+#define WIDE_MADD(x, y, sum)               __builtin_fma(x, y, sum)
 #include "cpu/kernels/matmul_wide.inc"
 #undef T
 #undef WIDE
@@ -59,9 +58,17 @@ static bool accepts(const mlsi_query *q) {
 }
 
 MLSI_KERNEL_TABLE(matmul_wide) = {
-    {.op = MLSI_OP_DOT_GENERAL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("dot_general_f64_int_blocks"),
-     .accepts = accepts, .run = run_dot, .work = work},
-    {.op = MLSI_OP_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("matmul_f64_int_blocks"),
-     .accepts = accepts, .run = run_matmul, .work = work},
+    {.op = MLSI_OP_DOT_GENERAL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("dot_general_f64_int_blocks"),
+     .accepts = accepts,
+     .run = run_dot,
+     .work = work},
+    {.op = MLSI_OP_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("matmul_f64_int_blocks"),
+     .accepts = accepts,
+     .run = run_matmul,
+     .work = work},
     {.run = NULL},
 };

@@ -22,7 +22,7 @@ enum { QUANT_ROWS = 32 }; /* of a panel */
 
 typedef struct quant_format {
     int bits;
-    bool is_signed;  /* stored as two's complement, no minimum */
+    bool is_signed; /* stored as two's complement, no minimum */
     bool has_min;
     int block;       /* elements of a block: 32 or 256 */
     int scale_bytes; /* per row and 32 k, of a 256-element block */
@@ -55,8 +55,8 @@ V_FN int64_t quant_block_bytes(quant_format f) {
 /* Codes (before the zero point is taken off), scales and minima of one 32-element run of a block, in
  * k order, as the file has them: w = d * sc[k / 16] * (q - zero) - dmin * mn, or + m. */
 typedef struct quant_codes {
-    float d, m;     /* m: minimum to add (q4_1, q5_1) or dmin */
-    int sc[2], mn;  /* K formats; else unused */
+    float d, m;    /* m: minimum to add (q4_1, q5_1) or dmin */
+    int sc[2], mn; /* K formats; else unused */
     uint8_t q[32];
 } quant_codes;
 
@@ -77,8 +77,9 @@ void MLSI_K(quant_pack)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes, int6
 #else
 #define QUANT_ROWS_FN(name) MLSI_K(quant_rows_##name)
 #define QUANT_FORMATS(X)                                                                           \
-    X(q4_0, MLSYS_Q4_0) X(q4_1, MLSYS_Q4_1) X(q5_0, MLSYS_Q5_0) X(q5_1, MLSYS_Q5_1)                \
-    X(q8_0, MLSYS_Q8_0) X(q4_k, MLSYS_Q4_K) X(q5_k, MLSYS_Q5_K) X(q6_k, MLSYS_Q6_K)
+    X(q4_0, MLSYS_Q4_0)                                                                            \
+    X(q4_1, MLSYS_Q4_1) X(q5_0, MLSYS_Q5_0) X(q5_1, MLSYS_Q5_1) X(q8_0, MLSYS_Q8_0)                \
+        X(q4_k, MLSYS_Q4_K) X(q5_k, MLSYS_Q5_K) X(q6_k, MLSYS_Q6_K)
 #define QUANT_ROWS_ARGS                                                                            \
     const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr, const float *a,         \
         int64_t lda, float *out, int64_t ldo

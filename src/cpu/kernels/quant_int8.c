@@ -6,11 +6,11 @@ enum { ROWS_PER_TASK = 32 };
 
 typedef struct job {
     gemm g;
-    int64_t m0, rows;         /* of x, quantised together */
+    int64_t m0, rows; /* of x, quantised together */
     int64_t panels, row_tasks, grain;
     int64_t panel_bytes, row_blocks;
     int8_block *x;
-    uint8_t *panel_scratch;   /* one panel per worker, for a W that was not packed */
+    uint8_t *panel_scratch; /* one panel per worker, for a W that was not packed */
 } job;
 
 static void quantise_row(void *user, int64_t item, int worker) {
@@ -43,8 +43,8 @@ static void run_panel(const job *j, int64_t panel, int64_t row0, int64_t rows, i
         const mlsi_dtype_info *info = mlsi_dtype_get(g->b_type);
         int64_t stride = gemm_index_stride(&g->n, GEMM_B) / info->block_elems * info->block_bytes;
         uint8_t *own = j->panel_scratch + worker * j->panel_bytes;
-        MLSI_K(int8_pack_panel)(g->b_type, (const uint8_t *)g->b + n0 * stride, stride, columns,
-                                g->k.count, own);
+        MLSI_K(int8_pack_panel)
+        (g->b_type, (const uint8_t *)g->b + n0 * stride, stride, columns, g->k.count, own);
         packed = own;
     }
     int8_panel_fn multiply = MLSI_K(int8_panel)(g->b_type);
@@ -119,10 +119,10 @@ static void pack_panel(void *user, int64_t panel, int worker) {
     const mlsi_dtype_info *info = mlsi_dtype_get(w->dtype);
     int64_t row_bytes = w->strides[0] / info->block_elems * info->block_bytes;
     int64_t row0 = panel * QUANT_ROWS, rows = w->shape[0] - row0;
-    MLSI_K(int8_pack_panel)(w->dtype, (const uint8_t *)w->data + row0 * row_bytes, row_bytes,
-                            rows < QUANT_ROWS ? rows : QUANT_ROWS, w->shape[1],
-                            p->packed + panel * MLSI_K(quant_packed_bytes)(w->dtype, QUANT_ROWS,
-                                                                           w->shape[1]));
+    MLSI_K(int8_pack_panel)
+    (w->dtype, (const uint8_t *)w->data + row0 * row_bytes, row_bytes,
+     rows < QUANT_ROWS ? rows : QUANT_ROWS, w->shape[1],
+     p->packed + panel * MLSI_K(quant_packed_bytes)(w->dtype, QUANT_ROWS, w->shape[1]));
 }
 
 static void pack(const mlsi_view *w, const void *attrs, void *packed, mlsi_pool *pool) {
@@ -139,10 +139,20 @@ static bool accepts(const mlsi_query *q) {
 static bool accepts_packed(const mlsi_query *q) { return accepts(q) && q->in[1].constant; }
 
 MLSI_KERNEL_TABLE(quant_int8) = {
-    {.op = MLSI_OP_QUANT_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("quant_matmul_int8_panels"),
-     .accepts = accepts_packed, .run = run, .work = work, .pack_input = 1,
-     .pack_bytes = pack_bytes, .pack = pack},
-    {.op = MLSI_OP_QUANT_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("quant_matmul_int8_rows"),
-     .accepts = accepts, .run = run, .work = work},
+    {.op = MLSI_OP_QUANT_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("quant_matmul_int8_panels"),
+     .accepts = accepts_packed,
+     .run = run,
+     .work = work,
+     .pack_input = 1,
+     .pack_bytes = pack_bytes,
+     .pack = pack},
+    {.op = MLSI_OP_QUANT_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("quant_matmul_int8_rows"),
+     .accepts = accepts,
+     .run = run,
+     .work = work},
     {.run = NULL},
 };

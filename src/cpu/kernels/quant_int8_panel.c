@@ -102,7 +102,7 @@ void MLSI_K(int8_pack_panel)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes,
     quant_format f = quant_format_of(t);
     int64_t blocks = k / f.block, bytes = quant_block_bytes(f);
     int file_bytes = mlsi_dtype_get(t)->block_bytes;
-    if (rows < QUANT_ROWS) memset(packed, 0, (size_t)(blocks * bytes));
+    if (blocks > 0 && rows < QUANT_ROWS) memset(packed, 0, (size_t)(blocks * bytes));
     for (int64_t b = 0; b < blocks; b++, packed += bytes)
         for (int row = 0; row < rows; row++)
             for (int sub = 0; sub < f.block / 32; sub++)

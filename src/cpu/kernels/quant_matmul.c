@@ -5,8 +5,13 @@
 void MLSI_K(quant_problem)(gemm *g, const mlsi_kernel_args *args) {
     const mlsi_view *x = &args->in[0], *w = &args->in[1], *y = &args->out[0];
     int last = x->rank - 1;
-    *g = (gemm){.a = x->data, .b = w->data, .c = y->data, .a_type = x->dtype, .b_type = w->dtype,
-                .c_type = y->dtype, .packed = args->packed};
+    *g = (gemm){.a = x->data,
+                .b = w->data,
+                .c = y->data,
+                .a_type = x->dtype,
+                .b_type = w->dtype,
+                .c_type = y->dtype,
+                .packed = args->packed};
     g->batch.count = g->m.count = g->n.count = g->k.count = 1;
     for (int d = 0; d < last; d++)
         MLSI_K(gemm_index_add)(&g->m, x->shape[d], x->strides[d], 0, y->strides[d]);
@@ -40,8 +45,9 @@ static uint64_t pack_bytes(const mlsi_view *w, const void *attrs) {
 static void pack(const mlsi_view *w, const void *attrs, void *packed, mlsi_pool *pool) {
     (void)attrs;
     const mlsi_dtype_info *info = mlsi_dtype_get(w->dtype);
-    MLSI_K(quant_pack)(w->dtype, w->data, w->strides[0] / info->block_elems * info->block_bytes,
-                       w->shape[0], w->shape[1], packed, pool);
+    MLSI_K(quant_pack)
+    (w->dtype, w->data, w->strides[0] / info->block_elems * info->block_bytes, w->shape[0],
+     w->shape[1], packed, pool);
 }
 
 bool MLSI_K(quant_operands)(const mlsi_query *q) {
@@ -58,10 +64,20 @@ static bool accepts(const mlsi_query *q) {
 static bool accepts_packed(const mlsi_query *q) { return accepts(q) && q->in[1].constant; }
 
 MLSI_KERNEL_TABLE(quant_matmul) = {
-    {.op = MLSI_OP_QUANT_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("quant_matmul_f32_panels"),
-     .accepts = accepts_packed, .run = run, .work = work, .pack_input = 1,
-     .pack_bytes = pack_bytes, .pack = pack},
-    {.op = MLSI_OP_QUANT_MATMUL, .isa = MLSI_K_ISA, .name = MLSI_K_NAME("quant_matmul_f32_rows"),
-     .accepts = accepts, .run = run, .work = work},
+    {.op = MLSI_OP_QUANT_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("quant_matmul_f32_panels"),
+     .accepts = accepts_packed,
+     .run = run,
+     .work = work,
+     .pack_input = 1,
+     .pack_bytes = pack_bytes,
+     .pack = pack},
+    {.op = MLSI_OP_QUANT_MATMUL,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("quant_matmul_f32_rows"),
+     .accepts = accepts,
+     .run = run,
+     .work = work},
     {.run = NULL},
 };

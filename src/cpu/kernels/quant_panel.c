@@ -92,7 +92,8 @@ static void pack_panel(void *user, int64_t panel, int worker) {
     int file_bytes = mlsi_dtype_get(job->t)->block_bytes;
     uint8_t *out = job->packed + panel * blocks * bytes;
     int64_t row0 = panel * QUANT_ROWS, rows = job->n - row0 < QUANT_ROWS ? job->n - row0 : QUANT_ROWS;
-    if (rows < QUANT_ROWS) memset(out, 0, (size_t)(blocks * bytes)); /* missing rows weigh 0 */
+    if (blocks > 0 && rows < QUANT_ROWS)
+        memset(out, 0, (size_t)(blocks * bytes)); /* missing rows weigh 0 */
     for (int64_t b = 0; b < blocks; b++, out += bytes)
         for (int row = 0; row < rows; row++) {
             const uint8_t *block = job->w + (row0 + row) * job->row_bytes + b * file_bytes;

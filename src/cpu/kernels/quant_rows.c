@@ -15,7 +15,7 @@
 enum {
     MAX_GROUPS = 4, /* side by side; they may span two panels */
     GROUPS = QUANT_GROUPS,
-    AHEAD = 2560,   /* bytes that the prefetch runs ahead */
+    AHEAD = 2560, /* bytes that the prefetch runs ahead */
     LINE = 64,
 };
 /* Slots of the operands in memory: [group][slot]. */
@@ -138,8 +138,7 @@ V_FN void split_codes(quant_format f, int mr, int gu, int g0, const uint8_t *wor
 
 /* 32 k of groups [g0, g0 + gu). */
 V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block, const uint8_t *run,
-                   int64_t panel_bytes, masks m, const float *x, int64_t ldx,
-                   VF (*s)[MAX_GROUPS]) {
+                   int64_t panel_bytes, masks m, const float *x, int64_t ldx, VF (*s)[MAX_GROUPS]) {
     const uint8_t *words = run + f.scale_bytes * QUANT_ROWS;
     _Alignas(64) operands memory;
     set_operands(f, gu, g0, block, run, panel_bytes, memory);
@@ -157,8 +156,8 @@ V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block,
         else if (f.bits != 6)
             word_signed(f, mr, gu, m, v, xw, ldx, SCALE, SCALE, o, s);
         else /* q6_k changes scale at k = 16, field 1 of word 3 */
-            word_signed(f, mr, gu, m, v, xw, ldx, w < 4 ? SCALE : SCALE_2, w < 3 ? SCALE : SCALE_2, o,
-                        s);
+            word_signed(f, mr, gu, m, v, xw, ldx, w < 4 ? SCALE : SCALE_2, w < 3 ? SCALE : SCALE_2,
+                        o, s);
     }
     if (f.bits == 5 || f.bits == 6) split_codes(f, mr, gu, g0, words, panel_bytes, x, ldx, o, s);
 }
@@ -203,7 +202,7 @@ V_FN void rows_of(mlsys_dtype t, QUANT_ROWS_ARGS) {
     int64_t k = g->k.count, panel_bytes = quant_panel_bytes(f, k);
     const uint8_t *b = g->packed + panel * panel_bytes;
 #define BODY(mr_, gu_, g0_, row)                                                                   \
-    rows_body(f, mr_, gu_, g0_, b, panel_bytes, k, a + (row) * lda, lda, out + (row) * ldo, ldo)
+    rows_body(f, mr_, gu_, g0_, b, panel_bytes, k, a + (row)*lda, lda, out + (row)*ldo, ldo)
     while (panels > 0) {
         const int pair = GROUPS < MAX_GROUPS && mr == 1 && panels > 1;
         if (mr == 4)

@@ -25,10 +25,11 @@ static mlsys_status fix_symbol(const mlsi_graph *g, int32_t func, int i, int d, 
     char name[128];
     binding[symbol] = v;
     if (v >= sym->min && v <= sym->max && v % sym->divisor == 0) return MLSYS_OK;
-    return mlsi_fail(MLSYS_E_SHAPE,
-                     "run: %s: extent %d = %lld gives %s = %lld, outside [%lld, %lld] in steps of %lld",
-                     input_name(&g->funcs[func], i, name, sizeof name), d, (long long)extent, sym->name,
-                     (long long)v, (long long)sym->min, (long long)sym->max, (long long)sym->divisor);
+    return mlsi_fail(
+        MLSYS_E_SHAPE,
+        "run: %s: extent %d = %lld gives %s = %lld, outside [%lld, %lld] in steps of %lld",
+        input_name(&g->funcs[func], i, name, sizeof name), d, (long long)extent, sym->name,
+        (long long)v, (long long)sym->min, (long long)sym->max, (long long)sym->divisor);
 }
 
 /* Extents that are plain symbols fix them; in the second round also those that hold one symbol and
@@ -54,7 +55,8 @@ static mlsys_status bind_symbols(const mlsi_graph *g, int32_t func, int i, const
 mlsys_status mlsi_bind_inputs(const mlsi_graph *g, int32_t func, int n_in,
                               const mlsi_layout *const *in, int64_t *binding) {
     const mlsi_func *f = &g->funcs[func];
-    for (int64_t s = 0; s < g->symbols.n_symbols; s++) binding[s] = -1;
+    for (int64_t s = 0; s < g->symbols.n_symbols; s++)
+        binding[s] = -1;
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < n_in; i++)
             MLSI_TRY(bind_symbols(g, func, i, in[i], round == 0, binding));

@@ -152,7 +152,8 @@ mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *bindi
     return MLSYS_OK;
 }
 
-bool mlsi_dim_solve(const mlsi_symtab *t, int64_t d, int64_t value, int32_t *symbol, int64_t *unit) {
+bool mlsi_dim_solve(const mlsi_symtab *t, int64_t d, int64_t value, int32_t *symbol,
+                    int64_t *unit) {
     if (!mlsi_dim_is_code(t, d)) return false;
     const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
     if (e->n > 2 || e->terms[0].n != 1 || (e->n == 2 && e->terms[1].n)) return false;

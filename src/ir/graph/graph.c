@@ -29,8 +29,10 @@ static void func_free(mlsi_alloc *a, mlsi_func *f) {
 }
 
 void mlsi_graph_free(mlsi_graph *g) {
-    for (int64_t i = 0; i < g->n_funcs; i++) func_free(g->alloc, &g->funcs[i]);
-    for (int64_t i = 0; i < g->n_consts; i++) mlsi_unpin(g->consts[i]);
+    for (int64_t i = 0; i < g->n_funcs; i++)
+        func_free(g->alloc, &g->funcs[i]);
+    for (int64_t i = 0; i < g->n_consts; i++)
+        mlsi_unpin(g->consts[i]);
     for (int64_t i = 0; i < g->n_customs; i++) {
         if (!g->customs[i].attrs) continue;
         mlsys_release((void *)(uintptr_t)g->customs[i].attrs->object.handle);
@@ -48,7 +50,8 @@ void mlsi_graph_free(mlsi_graph *g) {
 }
 
 void mlsi_graph_truncate(mlsi_graph *g, int64_t n) {
-    while (g->n_funcs > n) func_free(g->alloc, &g->funcs[--g->n_funcs]);
+    while (g->n_funcs > n)
+        func_free(g->alloc, &g->funcs[--g->n_funcs]);
 }
 
 /* A copy in the arena; "" is no name. */
@@ -56,8 +59,8 @@ static mlsys_status own_name(mlsi_graph *g, const char *what, const char *name, 
     *out = NULL;
     if (!name || !name[0]) return MLSYS_OK;
     if (strlen(name) > MLSI_MAX_NAME)
-        return mlsi_fail(MLSYS_E_ARG, "%s: the name \"%.32s...\" is longer than %d bytes", what, name,
-                         MLSI_MAX_NAME);
+        return mlsi_fail(MLSYS_E_ARG, "%s: the name \"%.32s...\" is longer than %d bytes", what,
+                         name, MLSI_MAX_NAME);
     return mlsi_arena_strdup(&g->arena, name, out);
 }
 
@@ -93,14 +96,15 @@ mlsys_status mlsi_type_check(const mlsi_graph *g, const char *what, const mlsi_t
     if (!mlsi_dtype_get(t->dtype))
         return mlsi_fail(MLSYS_E_DTYPE, "%s: unknown dtype %d", what, t->dtype);
     if (t->rank < 0 || t->rank > MLSYS_MAX_DIMS)
-        return mlsi_fail(MLSYS_E_SHAPE, "%s: rank %d outside [0,%d]", what, t->rank, MLSYS_MAX_DIMS);
+        return mlsi_fail(MLSYS_E_SHAPE, "%s: rank %d outside [0,%d]", what, t->rank,
+                         MLSYS_MAX_DIMS);
     int64_t least = mlsi_dtype_get(t->dtype)->block_bytes; /* bytes of the smallest binding */
     bool empty = false, fits = true;
     for (int i = 0; i < t->rank; i++) {
         int64_t lo, hi;
         if (!mlsi_dim_valid(&g->symbols, t->dims[i]))
-            return mlsi_fail(MLSYS_E_SHAPE, "%s: extent %d is %lld, not a dim of this graph", what, i,
-                             (long long)t->dims[i]);
+            return mlsi_fail(MLSYS_E_SHAPE, "%s: extent %d is %lld, not a dim of this graph", what,
+                             i, (long long)t->dims[i]);
         mlsi_dim_range(&g->symbols, t->dims[i], &lo, &hi);
         if (lo < 0)
             return mlsi_fail(MLSYS_E_SHAPE, "%s: extent %d may be negative (%lld)", what, i,
@@ -166,7 +170,8 @@ static int64_t const_slot(const mlsi_graph *g, const mlsi_tensor *t) {
 }
 
 void mlsi_graph_index_consts(mlsi_graph *g) {
-    if (g->const_slots) memset(g->const_slots, 0, sizeof *g->const_slots * (size_t)g->n_const_slots);
+    if (g->const_slots)
+        memset(g->const_slots, 0, sizeof *g->const_slots * (size_t)g->n_const_slots);
     for (int64_t i = 0; i < g->n_consts; i++)
         g->const_slots[const_slot(g, g->consts[i])] = (int32_t)(i + 1);
 }
@@ -246,11 +251,19 @@ mlsys_status mlsi_infer_node(mlsi_graph *g, int32_t func, mlsi_op op, void *attr
                          MLSI_MAX_OPERANDS);
     MLSI_TRY(check_arity(def, name, n_in, in, n_out));
     MLSI_TRY(operand_types(g, func, name, n_in, in, types));
-    mlsi_infer t = {.graph = g, .symbols = &g->symbols, .def = def, .op = name, .attrs = attrs,
-                    .n_in = n_in, .n_out = n_out, .in = types, .out = out};
+    mlsi_infer t = {.graph = g,
+                    .symbols = &g->symbols,
+                    .def = def,
+                    .op = name,
+                    .attrs = attrs,
+                    .n_in = n_in,
+                    .n_out = n_out,
+                    .in = types,
+                    .out = out};
     memset(out, 0, sizeof *out * (size_t)n_out);
     MLSI_TRY(def->infer(&t));
-    for (int i = 0; i < n_out; i++) MLSI_TRY(mlsi_type_check(g, name, &out[i]));
+    for (int i = 0; i < n_out; i++)
+        MLSI_TRY(mlsi_type_check(g, name, &out[i]));
     return MLSYS_OK;
 }
 
@@ -271,7 +284,11 @@ mlsys_status mlsi_build_node(mlsi_graph *g, int32_t func, mlsi_op op, const void
     mlsi_func *f = &g->funcs[func];
     MLSI_TRY(MLSI_GROW(g->alloc, &f->nodes, &f->cap_nodes, f->n_nodes + 1));
     MLSI_TRY(MLSI_GROW(g->alloc, &f->values, &f->cap_values, f->n_values + n_out));
-    mlsi_node node = {.op = op, .attrs = own, .n_in = n_in, .n_out = n_out, .in = operands,
+    mlsi_node node = {.op = op,
+                      .attrs = own,
+                      .n_in = n_in,
+                      .n_out = n_out,
+                      .in = operands,
                       .first_out = (int32_t)f->n_values};
     for (int i = 0; i < n_out; i++) {
         mlsi_value_def v;
@@ -289,7 +306,8 @@ mlsys_status mlsi_build_node(mlsi_graph *g, int32_t func, mlsi_op op, const void
 mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, int32_t value) {
     mlsi_func *f = &g->funcs[func];
     if (value < 0 || value >= f->n_values)
-        return mlsi_fail(MLSYS_E_ARG, "output %s: value %d does not exist", name ? name : "", value);
+        return mlsi_fail(MLSYS_E_ARG, "output %s: value %d does not exist", name ? name : "",
+                         value);
     mlsi_output o = {NULL, value};
     MLSI_TRY(own_name(g, "output", name, &o.name));
     MLSI_TRY(MLSI_GROW(g->alloc, &f->outputs, &f->cap_outputs, f->n_outputs + 1));

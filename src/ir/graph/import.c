@@ -25,8 +25,8 @@ static mlsys_status mark_reached(const mlsi_graph *g, int32_t func, int32_t *map
             int64_t called[2];
             for (int k = callees(&g->funcs[f].nodes[n], called) - 1; k >= 0; k--) {
                 if (called[k] <= f || called[k] >= g->n_funcs)
-                    return mlsi_fail(MLSYS_E_ARG, "graph: function %d calls %lld, not a later one", f,
-                                     (long long)called[k]);
+                    return mlsi_fail(MLSYS_E_ARG, "graph: function %d calls %lld, not a later one",
+                                     f, (long long)called[k]);
                 map[called[k]] = 0;
             }
         }
@@ -77,7 +77,8 @@ static mlsys_status import_node(importer *im, const mlsi_node *node, int32_t fun
     int32_t in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
     int64_t called[2];
     void *attrs;
-    for (int i = 0; i < node->n_in; i++) in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
     MLSI_TRY(mlsi_arena_zalloc(&im->to->arena, def->attrs_size, &attrs));
     memcpy(attrs, node->attrs, def->attrs_size);
     MLSI_TRY(import_attrs(im, def, attrs));
@@ -87,7 +88,8 @@ static mlsys_status import_node(importer *im, const mlsi_node *node, int32_t fun
     if (n > 0) c->fn1 = im->func_map[called[0]];
     if (n > 1) c->fn2 = im->func_map[called[1]];
     MLSI_TRY(mlsi_build_node(im->to, func, node->op, attrs, node->n_in, in, node->n_out, out));
-    for (int i = 0; i < node->n_out; i++) map[node->first_out + i] = out[i];
+    for (int i = 0; i < node->n_out; i++)
+        map[node->first_out + i] = out[i];
     return MLSYS_OK;
 }
 
@@ -189,7 +191,8 @@ static void mark_consts(const mlsi_graph *g, int32_t *map) {
     memset(map, 0xff, sizeof *map * (size_t)g->n_consts);
     for (int64_t f = 0; f < g->n_funcs; f++)
         for (int64_t v = 0; v < g->funcs[f].n_values; v++)
-            if (g->funcs[f].values[v].kind == MLSI_VALUE_CONST) map[g->funcs[f].values[v].index] = 0;
+            if (g->funcs[f].values[v].kind == MLSI_VALUE_CONST)
+                map[g->funcs[f].values[v].index] = 0;
 }
 
 static void drop_consts(mlsi_graph *g, int32_t *map) {

@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-enum { MAX_DEPTH = MLSI_MAX_NEST + 32 }; /* of functions, and of decompositions inside the last one */
+enum {
+    MAX_DEPTH = MLSI_MAX_NEST + 32
+}; /* of functions, and of decompositions inside the last one */
 
 typedef struct interp {
     const mlsi_graph *g;
@@ -51,7 +53,8 @@ static mlsys_status new_view(mlsi_alloc *a, const mlsi_layout *l, mlsi_view *out
     return MLSYS_OK;
 }
 
-static mlsys_status run_while(const interp *it, const mlsi_attr_control *c, const mlsi_ref_args *a) {
+static mlsys_status run_while(const interp *it, const mlsi_attr_control *c,
+                              const mlsi_ref_args *a) {
     uint8_t keep = 0;
     mlsi_view flag = {.data = &keep, .dtype = MLSYS_BOOL};
     mlsi_view next[MLSI_MAX_OPERANDS];
@@ -69,9 +72,11 @@ static mlsys_status run_while(const interp *it, const mlsi_attr_control *c, cons
         st = run_func(it, (int32_t)c->fn1, a->n_out, a->out, 1, &flag);
         if (st != MLSYS_OK || !keep) break;
         st = run_func(it, (int32_t)c->fn2, a->n_out, a->out, a->n_out, next);
-        for (int i = 0; i < a->n_out && st == MLSYS_OK; i++) mlsi_copy_view(&a->out[i], &next[i]);
+        for (int i = 0; i < a->n_out && st == MLSYS_OK; i++)
+            mlsi_copy_view(&a->out[i], &next[i]);
     }
-    for (int i = 0; i < n; i++) mlsi_mem_free(a->alloc, next[i].data);
+    for (int i = 0; i < n; i++)
+        mlsi_mem_free(a->alloc, next[i].data);
     return st;
 }
 
@@ -79,7 +84,8 @@ static mlsys_status run_custom(const interp *it, const mlsi_ref_args *a) {
     const mlsi_attr_custom *c = a->attrs;
     const mlsi_custom_use *use = &it->g->customs[c->op_index];
     if (!it->custom)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "interpret: custom op %s needs a stream", use->op->name);
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "interpret: custom op %s needs a stream",
+                         use->op->name);
     return it->custom->run(it->custom->user, use, a->n_in, a->in, a->n_out, a->out);
 }
 
@@ -118,8 +124,12 @@ static mlsys_status eval_node(const interp *it, const mlsi_node *node, mlsi_view
         if (node->in[i] >= 0) in[i] = values[node->in[i]];
     MLSI_TRY(mlsi_mem_zalloc(it->g->alloc, 1, def->attrs_size, &attrs));
     mlsys_status st = mlsi_attrs_resolve(def, node->attrs, &it->g->symbols, it->binding, attrs);
-    mlsi_ref_args a = {.alloc = it->g->alloc, .attrs = attrs, .n_in = node->n_in,
-                       .n_out = node->n_out, .in = in, .out = values + node->first_out,
+    mlsi_ref_args a = {.alloc = it->g->alloc,
+                       .attrs = attrs,
+                       .n_in = node->n_in,
+                       .n_out = node->n_out,
+                       .in = in,
+                       .out = values + node->first_out,
                        .graph = it->g};
     interp inner = *it;
     inner.depth++;
@@ -158,7 +168,8 @@ static void start_frame(const interp *it, frame *fr, const mlsi_view *in) {
     for (int64_t n = 0; n < f->n_nodes; n++)
         for (int i = 0; i < f->nodes[n].n_in; i++)
             if (f->nodes[n].in[i] >= 0) fr->last[f->nodes[n].in[i]] = n;
-    for (int64_t i = 0; i < f->n_outputs; i++) fr->last[f->outputs[i].value] = f->n_nodes;
+    for (int64_t i = 0; i < f->n_outputs; i++)
+        fr->last[f->outputs[i].value] = f->n_nodes;
     for (int64_t v = 0; v < f->n_values; v++) {
         const mlsi_value_def *def = &f->values[v];
         if (def->kind == MLSI_VALUE_INPUT) fr->values[v] = in[def->index];
@@ -172,8 +183,9 @@ static mlsys_status run_func(const interp *it, int32_t func, int n_in, const mls
     const mlsi_func *f = &it->g->funcs[func];
     frame fr = {f, NULL, NULL};
     if (n_in != f->n_inputs || n_out != f->n_outputs)
-        return mlsi_fail(MLSYS_E_ARG, "interpret %s: %d inputs and %d outputs given, has %lld and %lld",
-                         f->name, n_in, n_out, (long long)f->n_inputs, (long long)f->n_outputs);
+        return mlsi_fail(MLSYS_E_ARG,
+                         "interpret %s: %d inputs and %d outputs given, has %lld and %lld", f->name,
+                         n_in, n_out, (long long)f->n_inputs, (long long)f->n_outputs);
     MLSI_TRY(MLSI_NEW_N(it->g->alloc, f->n_values + 1, &fr.values));
     mlsys_status st = MLSI_NEW_N(it->g->alloc, f->n_values + 1, &fr.last);
     if (st == MLSYS_OK) {
@@ -182,7 +194,8 @@ static mlsys_status run_func(const interp *it, int32_t func, int n_in, const mls
     }
     for (int i = 0; i < n_out && st == MLSYS_OK; i++)
         mlsi_copy_view(&out[i], &fr.values[f->outputs[i].value]);
-    for (int64_t v = 0; v < f->n_values; v++) free_value(it, &fr, (int32_t)v);
+    for (int64_t v = 0; v < f->n_values; v++)
+        free_value(it, &fr, (int32_t)v);
     mlsi_mem_free(it->g->alloc, fr.last);
     mlsi_mem_free(it->g->alloc, fr.values);
     return st;

@@ -31,22 +31,26 @@ typedef struct mlsi_type {
     int64_t dims[MLSYS_MAX_DIMS];
 } mlsi_type;
 
-typedef enum mlsi_value_kind { MLSI_VALUE_INPUT = 1, MLSI_VALUE_CONST, MLSI_VALUE_NODE } mlsi_value_kind;
+typedef enum mlsi_value_kind {
+    MLSI_VALUE_INPUT = 1,
+    MLSI_VALUE_CONST,
+    MLSI_VALUE_NODE
+} mlsi_value_kind;
 
 typedef struct mlsi_value_def {
     mlsi_value_kind kind;
-    int32_t index;    /* input number, constant number, or node number */
-    int32_t result;   /* which result of the node */
+    int32_t index;  /* input number, constant number, or node number */
+    int32_t result; /* which result of the node */
     mlsi_type type;
     const char *name; /* may be NULL */
 } mlsi_value_def;
 
 typedef struct mlsi_node {
     mlsi_op op;
-    const void *attrs;      /* the op's attribute struct, owned by the graph's arena */
+    const void *attrs; /* the op's attribute struct, owned by the graph's arena */
     int32_t n_in, n_out;
-    const int32_t *in;      /* value numbers; -1 = absent optional operand */
-    int32_t first_out;      /* results are values first_out .. first_out + n_out - 1 */
+    const int32_t *in; /* value numbers; -1 = absent optional operand */
+    int32_t first_out; /* results are values first_out .. first_out + n_out - 1 */
 } mlsi_node;
 
 typedef struct mlsi_output {
@@ -159,8 +163,8 @@ mlsys_status mlsi_interpret(const mlsi_graph *g, int32_t func, int n_in, const m
                             int n_out, const mlsi_view *out);
 /* The same with custom ops, which need a stream to run on and so come from above. */
 typedef struct mlsi_interpret_custom {
-    mlsys_status (*run)(void *user, const mlsi_custom_use *use, int n_in, const mlsi_view *in, int n_out,
-                        const mlsi_view *out);
+    mlsys_status (*run)(void *user, const mlsi_custom_use *use, int n_in, const mlsi_view *in,
+                        int n_out, const mlsi_view *out);
     void *user;
 } mlsi_interpret_custom;
 mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,

@@ -19,7 +19,8 @@ typedef struct reader {
 static mlsys_status fail(const reader *r, const char *what) {
     char near[24];
     size_t n = 0;
-    while (n < sizeof near - 1 && r->p[n] && r->p[n] != '\n') near[n] = r->p[n], n++;
+    while (n < sizeof near - 1 && r->p[n] && r->p[n] != '\n')
+        near[n] = r->p[n], n++;
     near[n] = 0;
     return mlsi_fail(MLSYS_E_FORMAT, "ir: line %d: %s at \"%s\"", r->line, what, near);
 }
@@ -29,11 +30,13 @@ static mlsys_status in_line(const reader *r, mlsys_status st) {
 }
 
 static void blanks(reader *r) {
-    while (*r->p == ' ') r->p++;
+    while (*r->p == ' ')
+        r->p++;
 }
 
 static void next_line(reader *r) {
-    while (*r->p == '\n' || *r->p == ' ') r->line += *r->p++ == '\n';
+    while (*r->p == '\n' || *r->p == ' ')
+        r->line += *r->p++ == '\n';
 }
 
 static bool accept(reader *r, const char *token) {
@@ -77,7 +80,8 @@ static mlsys_status read_text(reader *r, char *out, size_t cap) {
         char c = *r->p++;
         if (c == 0 || c == '\n') return r->p--, fail(r, "unended string");
         if (c == '\\') {
-            int hi = r->p[0] == 'x' ? hex_digit(r->p[1]) : -1, lo = hi < 0 ? -1 : hex_digit(r->p[2]);
+            int hi = r->p[0] == 'x' ? hex_digit(r->p[1]) : -1,
+                lo = hi < 0 ? -1 : hex_digit(r->p[2]);
             if (lo < 0 || hi * 16 + lo == 0) return fail(r, "bad escape");
             c = (char)(hi * 16 + lo);
             r->p += 3;
@@ -90,7 +94,9 @@ static mlsys_status read_text(reader *r, char *out, size_t cap) {
     return MLSYS_OK;
 }
 
-static mlsys_status read_string(reader *r, char out[NAME_BYTES]) { return read_text(r, out, NAME_BYTES); }
+static mlsys_status read_string(reader *r, char out[NAME_BYTES]) {
+    return read_text(r, out, NAME_BYTES);
+}
 
 static mlsys_status read_word(reader *r, char out[NAME_BYTES]) {
     size_t n;
@@ -135,7 +141,8 @@ static mlsys_status read_input(reader *r) {
     MLSI_TRY(expect(r, ":"));
     MLSI_TRY(read_type(r, &t));
     MLSI_TRY(in_line(r, mlsi_build_input(r->g, r->func, name[0] ? name : NULL, &t, &v)));
-    if (accept(r, "donated")) r->g->funcs[r->func].donated[r->g->funcs[r->func].n_inputs - 1] = true;
+    if (accept(r, "donated"))
+        r->g->funcs[r->func].donated[r->g->funcs[r->func].n_inputs - 1] = true;
     return MLSYS_OK;
 }
 
@@ -149,7 +156,8 @@ static mlsys_status read_const(reader *r) {
     MLSI_TRY(in_line(r, mlsi_layout_row_major(&l, t.dtype, t.rank, t.dims)));
     MLSI_TRY(expect(r, "hex:"));
     uint64_t n = mlsi_layout_bytes(&l), digits = 0;
-    while (hex_digit(r->p[digits]) >= 0) digits++; /* the text bounds the allocation */
+    while (hex_digit(r->p[digits]) >= 0)
+        digits++; /* the text bounds the allocation */
     if (digits / 2 != n || digits % 2) return fail(r, "hex digits do not match the type");
     MLSI_TRY(mlsi_mem_alloc(r->g->alloc, n, &bytes));
     for (uint64_t i = 0; i < n; i++)
@@ -175,7 +183,8 @@ static mlsys_status read_custom_number(reader *r, mlsi_config_entry *e) {
     char *end;
     e->type = memchr(r->p, 'x', n) || memchr(r->p, 'n', n) ? 'f' : 'i';
     if (e->type == 'i') return read_int(r, &e->i);
-    if (*r->p != '-' && *r->p != '0' && *r->p != 'i' && *r->p != 'n') return fail(r, "expected a value");
+    if (*r->p != '-' && *r->p != '0' && *r->p != 'i' && *r->p != 'n')
+        return fail(r, "expected a value");
     e->f = strtod(r->p, &end);
     if (end != r->p + n) return fail(r, "expected a value");
     r->p = end;
@@ -300,7 +309,8 @@ static mlsys_status read_definition(reader *r) {
     do {
         MLSI_TRY(expect(r, "%"));
         MLSI_TRY(read_int(r, &v));
-        if (v != next + n_out || n_out == MLSI_MAX_OPERANDS) return fail(r, "value out of sequence");
+        if (v != next + n_out || n_out == MLSI_MAX_OPERANDS)
+            return fail(r, "value out of sequence");
         n_out++;
     } while (accept(r, ","));
     MLSI_TRY(expect(r, "="));
@@ -354,7 +364,8 @@ mlsys_status mlsi_graph_parse(mlsi_graph *g, mlsi_device *device, const char *te
     MLSI_TRY(expect(&r, "functions "));
     MLSI_TRY(read_int(&r, &n));
     if (n < 1 || n > MLSI_MAX_FUNCS) return fail(&r, "function count is out of range");
-    while (g->n_funcs < n) MLSI_TRY(mlsi_func_add(g, "", &added));
+    while (g->n_funcs < n)
+        MLSI_TRY(mlsi_func_add(g, "", &added));
     for (int64_t i = n - 1; i >= 0; i--) {
         next_line(&r);
         MLSI_TRY(expect(&r, "func "));

@@ -54,7 +54,8 @@ static void print_hex(const uint8_t *bytes, uint64_t n, mlsi_text *out) {
     }
 }
 
-static void print_const(const mlsi_graph *g, const mlsi_value_def *def, bool brief, mlsi_text *out) {
+static void print_const(const mlsi_graph *g, const mlsi_value_def *def, bool brief,
+                        mlsi_text *out) {
     const mlsi_tensor *t = g->consts[def->index];
     mlsi_layout l;
     void *dense;
@@ -171,7 +172,8 @@ static void print_graph(const mlsi_graph *g, bool brief, mlsi_text *out) {
                       (long long)s->max, (long long)s->divisor);
     }
     mlsi_text_add(out, "functions %lld\n", (long long)g->n_funcs);
-    for (int64_t i = g->n_funcs - 1; i >= 0; i--) print_func(g, i, brief, out);
+    for (int64_t i = g->n_funcs - 1; i >= 0; i--)
+        print_func(g, i, brief, out);
 }
 
 void mlsi_graph_print(const mlsi_graph *g, mlsi_text *out) { print_graph(g, false, out); }

@@ -27,8 +27,9 @@ static mlsys_status verify_inputs(const mlsi_func *f) {
         int32_t v = f->inputs[i];
         if (v < 0 || v >= f->n_values || f->values[v].kind != MLSI_VALUE_INPUT ||
             f->values[v].index != i)
-            return mlsi_fail(MLSYS_E_ARG, "verify: %s: input %lld is value %d, which is another thing",
-                             f->name, (long long)i, v);
+            return mlsi_fail(MLSYS_E_ARG,
+                             "verify: %s: input %lld is value %d, which is another thing", f->name,
+                             (long long)i, v);
     }
     return MLSYS_OK;
 }
@@ -52,13 +53,15 @@ static mlsys_status verify_value(const mlsi_graph *g, const mlsi_func *f, int64_
     const mlsi_value_def *def = &f->values[v];
     char what[128], have[160], want[160];
     if (!has_definition(g, f, v))
-        return mlsi_fail(MLSYS_E_ARG, "verify: %s: value %lld has no definition", f->name, (long long)v);
+        return mlsi_fail(MLSYS_E_ARG, "verify: %s: value %lld has no definition", f->name,
+                         (long long)v);
     snprintf(what, sizeof what, "verify: %.64s: value %lld", f->name, (long long)v);
     MLSI_TRY(mlsi_type_check(g, what, &def->type));
     if (def->kind != MLSI_VALUE_CONST) return MLSYS_OK;
     const mlsi_layout *l = &g->consts[def->index]->layout;
     bool same = l->dtype == def->type.dtype && l->rank == def->type.rank;
-    for (int d = 0; same && d < l->rank; d++) same = l->shape[d] == def->type.dims[d];
+    for (int d = 0; same && d < l->rank; d++)
+        same = l->shape[d] == def->type.dims[d];
     if (same) return MLSYS_OK;
     return mlsi_fail(MLSYS_E_ARG, "%s has type %s, its constant is %s", what,
                      mlsi_type_text(&g->symbols, &def->type, have, sizeof have),
@@ -70,8 +73,8 @@ static mlsys_status verify_structure(const mlsi_graph *g, const mlsi_func *f) {
     for (int64_t n = 0; n < f->n_nodes; n++) {
         const mlsi_node *node = &f->nodes[n];
         if (node->op < 0 || node->op >= MLSI_OP_COUNT)
-            return mlsi_fail(MLSYS_E_ARG, "verify: %s: node %lld: unknown op %d", f->name, (long long)n,
-                             (int)node->op);
+            return mlsi_fail(MLSYS_E_ARG, "verify: %s: node %lld: unknown op %d", f->name,
+                             (long long)n, (int)node->op);
         if (node->n_in < 0 || node->n_in > MLSI_MAX_OPERANDS || node->n_out < 1 ||
             node->n_out > MLSI_MAX_OPERANDS || (node->n_in && !node->in) || !node->attrs)
             return bad(f, n, "%d operands and %d results", node->n_in, node->n_out);
@@ -82,18 +85,22 @@ static mlsys_status verify_structure(const mlsi_graph *g, const mlsi_func *f) {
         for (int i = 0; i < node->n_out; i++) {
             const mlsi_value_def *v = &f->values[node->first_out + i];
             if (v->kind != MLSI_VALUE_NODE || v->index != n || v->result != i)
-                return bad(f, n, "result %d is value %d, which is another thing", i, node->first_out + i);
+                return bad(f, n, "result %d is value %d, which is another thing", i,
+                           node->first_out + i);
         }
         for (int i = 0; i < node->n_in; i++)
             if (node->in[i] < -1 || node->in[i] >= node->first_out)
-                return bad(f, n, "operand %d is value %d, defined at or after the node", i, node->in[i]);
+                return bad(f, n, "operand %d is value %d, defined at or after the node", i,
+                           node->in[i]);
     }
     MLSI_TRY(verify_inputs(f));
-    for (int64_t v = 0; v < f->n_values; v++) MLSI_TRY(verify_value(g, f, v));
+    for (int64_t v = 0; v < f->n_values; v++)
+        MLSI_TRY(verify_value(g, f, v));
     for (int64_t i = 0; i < f->n_outputs; i++)
         if (f->outputs[i].value < 0 || f->outputs[i].value >= f->n_values)
-            return mlsi_fail(MLSYS_E_ARG, "verify: %s: output %lld is value %d, which does not exist",
-                             f->name, (long long)i, f->outputs[i].value);
+            return mlsi_fail(MLSYS_E_ARG,
+                             "verify: %s: output %lld is value %d, which does not exist", f->name,
+                             (long long)i, f->outputs[i].value);
     return MLSYS_OK;
 }
 
@@ -110,7 +117,8 @@ static mlsys_status verify_attr(const mlsi_graph *g, const mlsi_func *f, int64_t
             return bad(f, n, "attribute %s: %lld entries", d->name, (long long)l->n);
         for (int64_t i = 0; i < MLSI_LIST_CAP; i++) {
             if (i >= l->n && l->v[i])
-                return bad(f, n, "attribute %s: an unused entry is %lld", d->name, (long long)l->v[i]);
+                return bad(f, n, "attribute %s: an unused entry is %lld", d->name,
+                           (long long)l->v[i]);
             if (i < l->n && d->kind == MLSI_ATTR_DIMS && l->v[i] <= MLSI_DIM_CODE &&
                 l->v[i] != INT64_MIN && !mlsi_dim_is_code(&g->symbols, l->v[i]))
                 return bad(f, n, "attribute %s: entry %lld is not a dim of this graph", d->name,
@@ -121,9 +129,11 @@ static mlsys_status verify_attr(const mlsi_graph *g, const mlsi_func *f, int64_t
     memcpy(&v, p, sizeof v);
     if (d->kind == MLSI_ATTR_BOOL && v != 0 && v != 1)
         return bad(f, n, "attribute %s: %lld is neither true nor false", d->name, (long long)v);
-    while (d->kind == MLSI_ATTR_ENUM && d->names[names]) names++;
+    while (d->kind == MLSI_ATTR_ENUM && d->names[names])
+        names++;
     if (d->kind == MLSI_ATTR_ENUM && (v < 0 || v >= names))
-        return bad(f, n, "attribute %s: %lld outside [0,%lld)", d->name, (long long)v, (long long)names);
+        return bad(f, n, "attribute %s: %lld outside [0,%lld)", d->name, (long long)v,
+                   (long long)names);
     if (d->kind == MLSI_ATTR_DTYPE && v != 0 &&
         (v < INT32_MIN || v > INT32_MAX || !mlsi_dtype_get((mlsys_dtype)v)))
         return bad(f, n, "attribute %s: unknown dtype %lld", d->name, (long long)v);
@@ -149,10 +159,10 @@ static mlsys_status verify_control(const mlsi_graph *g, int32_t func, int64_t n,
                        (long long)called[k]);
         if (nest[called[k]] + 1 > nest[func]) nest[func] = nest[called[k]] + 1;
     }
-    return nest[func] <= MLSI_MAX_NEST ? MLSYS_OK
-                                       : mlsi_fail(MLSYS_E_UNSUPPORTED,
-                                                   "verify: %s: functions nest deeper than %d", f->name,
-                                                   MLSI_MAX_NEST);
+    return nest[func] <= MLSI_MAX_NEST
+               ? MLSYS_OK
+               : mlsi_fail(MLSYS_E_UNSUPPORTED, "verify: %s: functions nest deeper than %d",
+                           f->name, MLSI_MAX_NEST);
 }
 
 static mlsys_status verify_types(const mlsi_graph *g, const mlsi_func *f, int64_t n,
@@ -174,7 +184,8 @@ static mlsys_status verify_node(const mlsi_graph *g, int32_t func, int64_t n, in
     const mlsi_node *node = &f->nodes[n];
     const mlsi_op_def *def = mlsi_op_get(node->op);
     mlsi_type types[MLSI_MAX_OPERANDS];
-    for (const mlsi_attr_desc *d = def->attrs; d && d->name; d++) MLSI_TRY(verify_attr(g, f, n, d));
+    for (const mlsi_attr_desc *d = def->attrs; d && d->name; d++)
+        MLSI_TRY(verify_attr(g, f, n, d));
     if (def->traits & MLSI_TRAIT_CONTROL) MLSI_TRY(verify_control(g, func, n, nest));
     void *attrs;
     MLSI_TRY(mlsi_mem_zalloc(g->alloc, 1, def->attrs_size, &attrs));
@@ -195,7 +206,8 @@ static mlsys_status verify_funcs(const mlsi_graph *g, int32_t *nest) {
         MLSI_TRY(verify_structure(g, &g->funcs[func]));
     }
     for (int32_t func = (int32_t)g->n_funcs - 1; func >= 0; func--) /* callees before callers */
-        for (int64_t n = 0; n < g->funcs[func].n_nodes; n++) MLSI_TRY(verify_node(g, func, n, nest));
+        for (int64_t n = 0; n < g->funcs[func].n_nodes; n++)
+            MLSI_TRY(verify_node(g, func, n, nest));
     return MLSYS_OK;
 }
 

@@ -29,13 +29,15 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     table *t = rw->user;
     int32_t in[MLSI_MAX_OPERANDS];
     mlsi_node key = *node;
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_rewrite_operand(rw, node, i);
     key.in = in;
     uint64_t slot = node_hash(&key) & (uint64_t)(t->cap - 1);
     for (; t->slots[slot]; slot = (slot + 1) & (uint64_t)(t->cap - 1)) {
         const mlsi_node *seen = &rw->g->funcs[rw->func].nodes[t->slots[slot] - 1];
         if (!node_equal(seen, &key)) continue;
-        for (int i = 0; i < node->n_out; i++) out[i] = seen->first_out + i;
+        for (int i = 0; i < node->n_out; i++)
+            out[i] = seen->first_out + i;
         return MLSYS_OK;
     }
     MLSI_TRY(mlsi_rewrite_keep(rw, node, out));
@@ -45,7 +47,8 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
 
 mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func) {
     table t = {NULL, 16};
-    while (t.cap < 2 * p->g->funcs[func].n_nodes + 2) t.cap *= 2;
+    while (t.cap < 2 * p->g->funcs[func].n_nodes + 2)
+        t.cap *= 2;
     MLSI_TRY(MLSI_NEW_N(p->g->alloc, t.cap, &t.slots));
     mlsys_status st = mlsi_rewrite_run(p, func, visit, &t);
     mlsi_mem_free(p->g->alloc, t.slots);

@@ -7,8 +7,13 @@
 /* Facts as if every operand were contiguous: the layout pass can make them so. */
 static bool claimed(const mlsi_rewrite *rw, const mlsi_node *node) {
     mlsi_operand facts[2 * MLSI_MAX_OPERANDS];
-    mlsi_query q = {.op = node->op, .attrs = node->attrs, .n_in = node->n_in, .n_out = node->n_out,
-                    .in = facts, .out = facts + MLSI_MAX_OPERANDS, .numerics = rw->pass->numerics};
+    mlsi_query q = {.op = node->op,
+                    .attrs = node->attrs,
+                    .n_in = node->n_in,
+                    .n_out = node->n_out,
+                    .in = facts,
+                    .out = facts + MLSI_MAX_OPERANDS,
+                    .numerics = rw->pass->numerics};
     memset(facts, 0, sizeof facts);
     for (int i = 0; i < node->n_in + node->n_out; i++) {
         mlsi_operand *o = &facts[i < node->n_in ? i : MLSI_MAX_OPERANDS + i - node->n_in];
@@ -29,7 +34,8 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     const mlsi_op_def *def = mlsi_op_get(node->op);
     if (!def->decompose || claimed(rw, node)) return mlsi_rewrite_keep(rw, node, out);
     int32_t in[MLSI_MAX_OPERANDS];
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_rewrite_operand(rw, node, i);
     *(int64_t *)rw->user += 1;
     return def->decompose(rw->g, rw->func, node->attrs, node->n_in, in, node->n_out, out);
 }

@@ -23,9 +23,10 @@ static uint64_t work_of(const mlsi_rewrite *rw, const mlsi_node *node, const mls
         const mlsi_tensor *t = mlsi_rewrite_const(rw, mlsi_rewrite_operand(rw, node, i));
         if (t) in[i] = mlsi_tensor_view_of(t);
     }
-    for (int i = 0; i < node->n_out; i++) results[i] = mlsi_view_of(NULL, &out[i]);
-    mlsi_cost_args a = {.attrs = node->attrs, .n_in = node->n_in, .n_out = node->n_out, .in = in,
-                        .out = results};
+    for (int i = 0; i < node->n_out; i++)
+        results[i] = mlsi_view_of(NULL, &out[i]);
+    mlsi_cost_args a = {
+        .attrs = node->attrs, .n_in = node->n_in, .n_out = node->n_out, .in = in, .out = results};
     if (def->cost) def->cost(&a, &cost);
     return cost.flops + cost.transcendentals;
 }
@@ -74,7 +75,8 @@ static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *o
     for (int i = 0; i < node->n_out && st == MLSYS_OK; i++) {
         mlsi_layout l;
         st = mlsi_build_output(&g, 0, NULL, res[i]);
-        if (st == MLSYS_OK) st = mlsi_type_layout(&g.symbols, mlsi_type_of(&g, 0, res[i]), NULL, &l);
+        if (st == MLSYS_OK)
+            st = mlsi_type_layout(&g.symbols, mlsi_type_of(&g, 0, res[i]), NULL, &l);
         if (st == MLSYS_OK) st = mlsi_tensor_new(rw->pass->device, &l, &made[i]);
         if (st == MLSYS_OK) st = mlsi_pin(made[i], MLSYS_KIND_TENSOR, "fold", &tensors[i]);
         if (st == MLSYS_OK) views[i] = mlsi_tensor_view_of(tensors[i]);

@@ -19,7 +19,8 @@ static mlsys_status emit_values(mlsi_rewrite *rw, const mlsi_func *f, const int3
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
             int32_t in[MLSI_MAX_OPERANDS];
-            for (int i = 0; i < node->n_in; i++) in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
+            for (int i = 0; i < node->n_in; i++)
+                in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
             MLSI_TRY(mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in,
                                      node->n_out, &map[v]));
         }
@@ -33,12 +34,15 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     if (node->op != MLSI_OP_CALL) return mlsi_rewrite_keep(rw, node, out);
     mlsi_func f = rw->g->funcs[c->fn1]; /* by value: the array moves */
     if (rw->g->funcs[rw->func].n_nodes + f.n_nodes > MAX_NODES)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "call of %s: more than %d nodes once all calls are written out",
-                         f.name, MAX_NODES);
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+        return mlsi_fail(MLSYS_E_UNSUPPORTED,
+                         "call of %s: more than %d nodes once all calls are written out", f.name,
+                         MAX_NODES);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_rewrite_operand(rw, node, i);
     MLSI_TRY(MLSI_NEW_N(rw->g->alloc, f.n_values + 1, &map));
     mlsys_status st = emit_values(rw, &f, in, map);
-    for (int64_t i = 0; i < f.n_outputs && st == MLSYS_OK; i++) out[i] = map[f.outputs[i].value];
+    for (int64_t i = 0; i < f.n_outputs && st == MLSYS_OK; i++)
+        out[i] = map[f.outputs[i].value];
     mlsi_mem_free(rw->g->alloc, map);
     return st;
 }

@@ -49,7 +49,8 @@ static mlsys_status wants_contiguous(mlsi_rewrite *rw, const mlsi_node *node, co
         o->present = o->contiguous = o->inner_unit = true;
         o->dtype = t->dtype;
         o->rank = t->rank;
-        for (int d = 0; d < t->rank; d++) o->shape[d] = t->dims[d] >= 0 ? t->dims[d] : -1;
+        for (int d = 0; d < t->rank; d++)
+            o->shape[d] = t->dims[d] >= 0 ? t->dims[d] : -1;
     }
     probe.in = numbers;
     probe.first_out = MLSI_MAX_OPERANDS;
@@ -65,7 +66,8 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     int32_t in[MLSI_MAX_OPERANDS];
     bool wants = false;
     MLSI_TRY(refresh(rw)); /* inputs and constants may have come since */
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_rewrite_operand(rw, node, i);
     if (node->op == MLSI_OP_RESHAPE)
         wants = !s->facts[in[0]].contiguous;
     else if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE)
@@ -74,8 +76,8 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
         MLSI_TRY(wants_contiguous(rw, node, in, &wants));
     for (int i = 0; wants && i < node->n_in; i++)
         if (in[i] >= 0 && !s->facts[in[i]].contiguous) MLSI_TRY(add_copy(rw, in[i], &in[i]));
-    MLSI_TRY(mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out,
-                             out));
+    MLSI_TRY(
+        mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out, out));
     return refresh(rw);
 }
 
@@ -88,7 +90,8 @@ static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func) {
         const mlsi_value_def *def = &f->values[v];
         bool own = def->kind == MLSI_VALUE_NODE &&
                    !(mlsi_op_get(f->nodes[def->index].op)->traits & MLSI_TRAIT_VIEW);
-        for (int64_t j = 0; own && j < i; j++) own = f->outputs[j].value != v;
+        for (int64_t j = 0; own && j < i; j++)
+            own = f->outputs[j].value != v;
         if (own) continue;
         MLSI_TRY(mlsi_build_node(g, func, MLSI_OP_COPY, NULL, 1, &v, 1, &copy));
         g->funcs[func].outputs[i].value = copy;

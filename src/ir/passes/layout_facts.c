@@ -9,7 +9,8 @@ static bool extent_is_one(const mlsi_operand *o, int d) { return o->shape[d] == 
 static void slice_flags(const mlsi_attr_slice *a, const mlsi_operand *source, mlsi_operand *o) {
     int first = 0;
     bool adjacent = true;
-    while (first < o->rank && extent_is_one(o, first)) first++;
+    while (first < o->rank && extent_is_one(o, first))
+        first++;
     for (int d = 0; d < o->rank; d++) {
         bool same = source->shape[d] >= 0 && source->shape[d] == o->shape[d];
         bool open = a->starts.v[d] == 0 && a->stops.v[d] == INT64_MAX;
@@ -60,7 +61,8 @@ void mlsi_layout_facts_of(const mlsi_graph *g, int32_t func, int32_t value, mlsi
     o->present = o->contiguous = o->inner_unit = true;
     o->dtype = def->type.dtype;
     o->rank = def->type.rank;
-    for (int d = 0; d < o->rank; d++) o->shape[d] = def->type.dims[d] >= 0 ? def->type.dims[d] : -1;
+    for (int d = 0; d < o->rank; d++)
+        o->shape[d] = def->type.dims[d] >= 0 ? def->type.dims[d] : -1;
     if (def->kind == MLSI_VALUE_CONST) {
         const mlsi_layout *l = &g->consts[def->index]->layout;
         o->constant = true;
@@ -88,8 +90,14 @@ const mlsi_kernel *mlsi_choose_kernel(const mlsi_pass_ctx *p, const mlsi_node *n
         in[i] = facts[node->in[i]];
         if (all_contiguous) in[i].contiguous = in[i].inner_unit = true;
     }
-    for (int i = 0; i < node->n_out; i++) out[i] = facts[node->first_out + i];
-    mlsi_query q = {.op = node->op, .attrs = node->attrs, .n_in = node->n_in, .n_out = node->n_out,
-                    .in = in, .out = out, .numerics = p->numerics};
+    for (int i = 0; i < node->n_out; i++)
+        out[i] = facts[node->first_out + i];
+    mlsi_query q = {.op = node->op,
+                    .attrs = node->attrs,
+                    .n_in = node->n_in,
+                    .n_out = node->n_out,
+                    .in = in,
+                    .out = out,
+                    .numerics = p->numerics};
     return p->backend->find(&q, p->isa_limit);
 }

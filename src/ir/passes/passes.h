@@ -42,9 +42,9 @@ mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
 typedef struct mlsi_rewrite {
     mlsi_pass_ctx *pass;
     mlsi_graph *g;
-    mlsi_func old;   /* the function as it was (by value: g->funcs moves) */
-    int32_t func;    /* the function being built */
-    int32_t *map;    /* old value -> new value, -1 = not built */
+    mlsi_func old;        /* the function as it was (by value: g->funcs moves) */
+    int32_t func;         /* the function being built */
+    int32_t *map;         /* old value -> new value, -1 = not built */
     int32_t *const_value; /* per constant there was: its new value, -1 = not built */
     int64_t n_consts;
     void *user;

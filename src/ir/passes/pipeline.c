@@ -13,7 +13,8 @@ const mlsi_pass mlsi_pipeline[] = {
     {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
     {"cse2", mlsi_pass_cse, false, "cse, after decompose"},
     {"dce", mlsi_pass_dce, false, "nodes nobody reads go"},
-    {"layout", mlsi_pass_layout, true, "copies where a kernel or an output needs contiguous memory"},
+    {"layout", mlsi_pass_layout, true,
+     "copies where a kernel or an output needs contiguous memory"},
     {NULL, NULL, false, NULL}};
 
 static bool named_in(const char *list, const char *name) {
@@ -32,9 +33,11 @@ static mlsys_status check_names(const char *off) {
         const char *end = strchr(p, ',');
         size_t len = end ? (size_t)(end - p) : strlen(p);
         const mlsi_pass *row = mlsi_pipeline;
-        while (row->name && (strlen(row->name) != len || memcmp(row->name, p, len))) row++;
+        while (row->name && (strlen(row->name) != len || memcmp(row->name, p, len)))
+            row++;
         if (!row->name)
-            return mlsi_fail(MLSYS_E_NOTFOUND, "compile: passes_off names no pass \"%.*s\"", (int)len, p);
+            return mlsi_fail(MLSYS_E_NOTFOUND, "compile: passes_off names no pass \"%.*s\"",
+                             (int)len, p);
         if (row->required)
             return mlsi_fail(MLSYS_E_ARG, "compile: pass \"%s\" cannot be switched off", row->name);
         p = end ? end + 1 : NULL;

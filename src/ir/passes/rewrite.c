@@ -4,11 +4,13 @@
 #include <string.h>
 
 static void mark_live(const mlsi_func *f, uint8_t *live) {
-    for (int64_t i = 0; i < f->n_outputs; i++) live[f->outputs[i].value] = 1;
+    for (int64_t i = 0; i < f->n_outputs; i++)
+        live[f->outputs[i].value] = 1;
     for (int64_t n = f->n_nodes - 1; n >= 0; n--) {
         const mlsi_node *node = &f->nodes[n];
         bool used = false;
-        for (int i = 0; i < node->n_out; i++) used |= live[node->first_out + i];
+        for (int i = 0; i < node->n_out; i++)
+            used |= live[node->first_out + i];
         for (int i = 0; used && i < node->n_in; i++)
             if (node->in[i] >= 0) live[node->in[i]] = 1;
     }
@@ -28,15 +30,17 @@ static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_v
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
             bool used = false;
-            for (int i = 0; i < node->n_out; i++) used |= live[node->first_out + i];
+            for (int i = 0; i < node->n_out; i++)
+                used |= live[node->first_out + i];
             if (!used) continue;
             MLSI_TRY(visit(rw, node, out));
-            for (int i = 0; i < node->n_out; i++) rw->map[node->first_out + i] = out[i];
+            for (int i = 0; i < node->n_out; i++)
+                rw->map[node->first_out + i] = out[i];
         }
     }
     for (int64_t i = 0; i < f->n_outputs; i++)
-        MLSI_TRY(mlsi_build_output(rw->g, rw->func, f->outputs[i].name,
-                                   rw->map[f->outputs[i].value]));
+        MLSI_TRY(
+            mlsi_build_output(rw->g, rw->func, f->outputs[i].name, rw->map[f->outputs[i].value]));
     return MLSYS_OK;
 }
 
@@ -82,8 +86,10 @@ int32_t mlsi_rewrite_operand(const mlsi_rewrite *rw, const mlsi_node *node, int 
 
 mlsys_status mlsi_rewrite_keep(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     int32_t in[MLSI_MAX_OPERANDS];
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
-    return mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out, out);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_rewrite_operand(rw, node, i);
+    return mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out,
+                           out);
 }
 
 const mlsi_node *mlsi_rewrite_def(const mlsi_rewrite *rw, int32_t new_value) {

@@ -23,8 +23,9 @@ enum { LOOK_BACK = 4 }; /* broadcasts and reshapes between an operand and its on
 /* A one-element constant, or a full node, seen through a few broadcasts and reshapes: its value. */
 static bool splat_value(const mlsi_rewrite *rw, int32_t v, double *f, int64_t *i) {
     const mlsi_node *def = mlsi_rewrite_def(rw, v);
-    for (int k = 0; k < LOOK_BACK && def &&
-                    (def->op == MLSI_OP_BROADCAST || def->op == MLSI_OP_RESHAPE); k++) {
+    for (int k = 0;
+         k < LOOK_BACK && def && (def->op == MLSI_OP_BROADCAST || def->op == MLSI_OP_RESHAPE);
+         k++) {
         v = def->in[0];
         def = mlsi_rewrite_def(rw, v);
     }
@@ -125,11 +126,13 @@ static mlsys_status transpose_transpose(mlsi_rewrite *rw, const mlsi_node *node,
     const int32_t *source = in;
     if (def && def->op == MLSI_OP_TRANSPOSE) {
         const mlsi_attr_transpose *inner = def->attrs;
-        for (int64_t i = 0; i < a.perm.n; i++) a.perm.v[i] = inner->perm.v[a.perm.v[i]];
+        for (int64_t i = 0; i < a.perm.n; i++)
+            a.perm.v[i] = inner->perm.v[a.perm.v[i]];
         source = def->in;
     }
     int64_t i = 0;
-    while (i < a.perm.n && a.perm.v[i] == i) i++;
+    while (i < a.perm.n && a.perm.v[i] == i)
+        i++;
     if (i == a.perm.n) return *out = source[0], MLSYS_OK;
     if (source == in) return MLSYS_OK;
     return mlsi_build_node(rw->g, rw->func, MLSI_OP_TRANSPOSE, &a, 1, source, 1, out);
@@ -171,19 +174,27 @@ static const struct {
     mlsi_op op;
     rule_fn rule;
 } rules[] = {
-    {MLSI_OP_COPY, identity},       {MLSI_OP_CAST, same_type},
-    {MLSI_OP_BROADCAST, same_type}, {MLSI_OP_RESHAPE, reshape_reshape},
-    {MLSI_OP_SLICE, slice_all},     {MLSI_OP_REVERSE, reverse_none},
-    {MLSI_OP_PAD, pad_none},        {MLSI_OP_CONCAT, concat_one},
-    {MLSI_OP_NEG, involution},      {MLSI_OP_NOT, involution},
-    {MLSI_OP_MUL, mul_one},         {MLSI_OP_DIV, div_one},
-    {MLSI_OP_ADD, add_zero},        {MLSI_OP_SUB, sub_zero},
+    {MLSI_OP_COPY, identity},
+    {MLSI_OP_CAST, same_type},
+    {MLSI_OP_BROADCAST, same_type},
+    {MLSI_OP_RESHAPE, reshape_reshape},
+    {MLSI_OP_SLICE, slice_all},
+    {MLSI_OP_REVERSE, reverse_none},
+    {MLSI_OP_PAD, pad_none},
+    {MLSI_OP_CONCAT, concat_one},
+    {MLSI_OP_NEG, involution},
+    {MLSI_OP_NOT, involution},
+    {MLSI_OP_MUL, mul_one},
+    {MLSI_OP_DIV, div_one},
+    {MLSI_OP_ADD, add_zero},
+    {MLSI_OP_SUB, sub_zero},
     {MLSI_OP_TRANSPOSE, transpose_transpose},
 };
 
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     int32_t in[MLSI_MAX_OPERANDS];
-    for (int i = 0; i < node->n_in; i++) in[i] = mlsi_rewrite_operand(rw, node, i);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_rewrite_operand(rw, node, i);
     for (size_t r = 0; r < sizeof rules / sizeof rules[0]; r++) {
         int32_t value = -1;
         if (rules[r].op != node->op) continue;
