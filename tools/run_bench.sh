@@ -11,6 +11,7 @@ for pair in "SMOLLM2 SmolLM2-135M-Instruct.Q4_1.gguf" "GEMMA3 gemma-3-270m-q4_k_
     file=$cache/${pair#* }
     [ -f "$file" ] && export "MLSYS_MODEL_${pair%% *}=$file"
 done
+unset OPENBLAS_CORETYPE # where it is preset it names an older processor, and the peer would be slowed
 failed=0
 for program in "$@"; do
     echo "== $(basename "$program")"
