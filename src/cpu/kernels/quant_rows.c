@@ -62,28 +62,47 @@ V_FN masks masks_of(quant_format f) {
     return m;
 }
 
-/* A word of unsigned codes: fields j and j + 1 by two masks, then one shift. */
-V_FN void word_unsigned(quant_format f, int mr, int gu, masks m, VI *v, const float *x, int64_t ldx,
-                        const float (*o)[SLOTS][VF_LANES], VF (*s)[MAX_GROUPS]) {
+/* A word of unsigned codes: fields j and j + 1 by two masks, then one shift. One row of x: */
+V_FN void word_unsigned_1(quant_format f, int gu, masks m, VI *v, const float *x,
+                          const float (*o)[SLOTS][VF_LANES], VF (*s)[MAX_GROUPS]) {
 #pragma GCC unroll 4
     for (int j = 0; j < word_fields(f.bits); j += 2) {
-        VF x0[GEMM_SMALL_M], x1[GEMM_SMALL_M];
-#pragma GCC unroll 4
-        for (int r = 0; r < mr; r++)
-            x0[r] = vf_set1(x[r * ldx + j]), x1[r] = vf_set1(x[r * ldx + j + 1]);
+        VF x0 = vf_set1(x[j]), x1 = vf_set1(x[j + 1]);
 #pragma GCC unroll 4
         for (int g = 0; g < gu; g++) {
             HIDE(o);
             VF min = vf_load(o[g][MIN]);
             VF w0 = vf_fma(vi_cvt_f(vi_and(v[g], m.first)), vf_load(o[g][SCALE]), min);
             VF w1 = vf_fma(vi_cvt_f(vi_and(v[g], m.second)), vf_load(o[g][SCALE_2]), min);
+            s[0][g] = vf_fma(x0, w0, s[0][g]);
+            s[0][g] = vf_fma(x1, w1, s[0][g]);
+            FINISH(s[0][g]);
+            if (j + 2 < word_fields(f.bits)) v[g] = vi_srl(v[g], 2 * f.bits);
+        }
+    }
+}
+
+/* Several rows: one field at a time, so that no more than mr elements of x are in registers. */
+V_FN void word_unsigned(quant_format f, int mr, int gu, masks m, VI *v, const float *x, int64_t ldx,
+                        const float (*o)[SLOTS][VF_LANES], VF (*s)[MAX_GROUPS]) {
+#pragma GCC unroll 8
+    for (int j = 0; j < word_fields(f.bits); j++) {
+        const int second = j % 2;
+        VF xj[GEMM_SMALL_M];
+#pragma GCC unroll 4
+        for (int r = 0; r < mr; r++)
+            xj[r] = vf_set1(x[r * ldx + j]);
+#pragma GCC unroll 4
+        for (int g = 0; g < gu; g++) {
+            HIDE(o);
+            VI q = vi_and(v[g], second ? m.second : m.first);
+            VF w = vf_fma(vi_cvt_f(q), vf_load(o[g][second ? SCALE_2 : SCALE]), vf_load(o[g][MIN]));
 #pragma GCC unroll 4
             for (int r = 0; r < mr; r++) {
-                s[r][g] = vf_fma(x0[r], w0, s[r][g]);
-                s[r][g] = vf_fma(x1[r], w1, s[r][g]);
+                s[r][g] = vf_fma(xj[r], w, s[r][g]);
                 FINISH(s[r][g]);
             }
-            if (j + 2 < word_fields(f.bits)) v[g] = vi_srl(v[g], 2 * f.bits);
+            if (second && j + 1 < word_fields(f.bits)) v[g] = vi_srl(v[g], 2 * f.bits);
         }
     }
 }
@@ -151,7 +170,9 @@ V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block,
 #pragma GCC unroll 4
         for (int g = 0; g < gu; g++)
             v[g] = vi_load((const int32_t *)(const void *)group_at(word, panel_bytes, g0 + g, 4));
-        if (f.has_min)
+        if (f.has_min && mr == 1)
+            word_unsigned_1(f, gu, m, v, xw, o, s);
+        else if (f.has_min)
             word_unsigned(f, mr, gu, m, v, xw, ldx, o, s);
         else if (f.bits != 6)
             word_signed(f, mr, gu, m, v, xw, ldx, SCALE, SCALE, o, s);
