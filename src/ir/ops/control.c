@@ -220,6 +220,9 @@ static mlsys_status infer_custom(mlsi_infer *t) {
     if (attrs) mlsys_release(attrs);
     if (st == MLSYS_OK)
         st = custom_results(t, use->op->name, c);
+    else if (mlsys_last_status() != st) /* the recorded sentence is older than this failure */
+        st = mlsi_fail(MLSYS_E_CALLBACK, "op %s: infer returned %s", use->op->name,
+                       mlsys_status_name(st));
     else
         st = mlsi_fail_in(MLSYS_E_CALLBACK, "op %s: infer returned %s", use->op->name,
                           mlsys_status_name(st));
