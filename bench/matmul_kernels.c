@@ -2,8 +2,8 @@
  *
  *     matmul_kernels [threads [filter]]
  *
- * Peak: 12 independent FMA chains in registers. Stream: reading 256 MB once. Both are measured first and
- * again at the end, and percentages are of the better. One thread is timed by its own CPU
+ * Peak: 12 independent FMA chains in registers. Stream: reading 256 MB once. Both are measured
+ * first and again at the end, and percentages are of the better. One thread is timed by its own CPU
  * time, so a busy machine disturbs less; more threads by the wall clock. Each line is the best of
  * several repetitions; in brackets the median. */
 #include "core/backend.h"
@@ -52,7 +52,7 @@ static double time_of(void (*call)(void *), void *user, double *median) {
     return samples[0];
 }
 
-/* ---- what the machine can do ------------------------------------------------------------------- */
+/* ---- what the machine can do ----------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -137,7 +137,7 @@ static void measure_machine(void) {
     if (gb > stream_gb) stream_gb = gb;
 }
 
-/* ---- one product -------------------------------------------------------------------------------- */
+/* ---- one product ----------------------------------------------------------------------------- */
 
 typedef struct product {
     const mlsi_kernel *row;

@@ -2,13 +2,13 @@
  *
  *     k_order [chain]     chain: only the order of that name
  *
- * Orders: one chain over all K; segments of 64, 128, 256, 512, each a chain from +0, added ascending
- * (docs/numerics.md takes 256); and `lanes`, the order that a dot product along K suggests: 8
- * partial sums of every eighth k, folded at the end, which needs B by columns.
+ * Orders: one chain over all K; segments of 64, 128, 256, 512, each a chain from +0, added
+ * ascending (docs/numerics.md takes 256); and `lanes`, the order that a dot product along K
+ * suggests: 8 partial sums of every eighth k, folded at the end, which needs B by columns.
  *
  * Part 1: C = A B, 1024 cubed, register tiles of 6 x 16 on packed panels. Rungs differ in where a
- *         chain is cut; one chain over all K keeps its sums in registers for the whole of K, so a panel
- *         no longer fits L1.
+ *         chain is cut; one chain over all K keeps its sums in registers for the whole of K, so a
+ *         panel no longer fits L1.
  * Part 2: one row times a packed [K, N] matrix in L2, 64 x 1024: chains per output, and lanes.
  * Part 3: error against f64, root mean square over a 64 x 64 product with K = 4096.
  *
@@ -51,7 +51,7 @@ static float *floats(size_t n) {
     return p;
 }
 
-/* ---- part 1 -------------------------------------------------------------------------------------- */
+/* ---- part 1 ---------------------------------------------------------------------------------- */
 
 static inline __attribute__((always_inline)) void
 tile(int mr, const float *a, long lda, const float *b, long kc, float *c, long ldc, int add) {
@@ -96,7 +96,7 @@ static void product(const float *a, const float *b, float *c, long m, long n, lo
         }
 }
 
-/* ---- part 2 -------------------------------------------------------------------------------------- */
+/* ---- part 2 ---------------------------------------------------------------------------------- */
 
 /* Four panels at once, as the library does: eight chains. */
 static void row_chains(const float *x, const float *b, float *y, long n, long k, long segment) {
@@ -149,7 +149,7 @@ static void row_lanes(const float *x, const float *bt, float *y, long n, long k)
     }
 }
 
-/* ---- part 3 -------------------------------------------------------------------------------------- */
+/* ---- part 3 ---------------------------------------------------------------------------------- */
 
 static float dot_segments(const float *a, const float *b, long k, long segment) {
     float total = 0, s = 0;
