@@ -9,14 +9,15 @@
 
 enum { SEED = 20261201, SEGMENT = 256 };
 
-/* ---- reference ------------------------------------------------------------------------------------- */
+/* ---- reference ------------------------------------------------------------------------------- */
 
 static mlsys_dtype compute_of(mlsys_dtype t) {
     if (!mlsi_dtype_is_float(t)) return MLSYS_I64;
     return t == MLSYS_F64 ? MLSYS_F64 : MLSYS_F32;
 }
 
-/* Planted faults: the suite must notice a reference that differs from the contract in one of these. */
+/* Planted faults: the suite must notice a reference that differs from the contract in one of
+ * these. */
 typedef enum fault { NO_FAULT, FAULT_SEGMENT, FAULT_TWO_ROUNDINGS, FAULT_DROPS_LAST } fault;
 
 /* c[i] = dot of n pairs at a[ia(k)], b[ib(k)], given as arrays of row-major indices. */
@@ -137,7 +138,7 @@ static void reference_matmul(const mlsi_view *a, const mlsi_view *b, const mlsi_
     free(ib);
 }
 
-/* ---- cases ----------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static const mlsys_dtype dtypes[] = {MLSYS_F32, MLSYS_F16,    MLSYS_BF16,  MLSYS_F64,
                                      MLSYS_I64, MLSYS_I32,    MLSYS_I16,   MLSYS_I8,
@@ -289,7 +290,8 @@ START_TEST(dot_general_is_exact) {
 }
 END_TEST
 
-/* The suite can fail: results that break the contract in one way each are told from the right ones. */
+/* The suite can fail: results that break the contract in one way each are told from the right
+ * ones. */
 START_TEST(faults_are_noticed) {
     kc_rng r = kc_seed(SEED + 2000);
     mlsi_attr_matmul at = {0, 1};

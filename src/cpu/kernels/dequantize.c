@@ -1,7 +1,7 @@
 /* dequantize: blocks to floats, one rounding per written operation (docs/numerics.md).
  *
- * d (11 significant bits) times a scale (<= 7 bits) times a code (<= 8 bits, 6 with a scale) fits the
- * 24 bits of f32, so these products are exact and fma(d * sc, q, m) has the bits of the
+ * d (11 significant bits) times a scale (<= 7 bits) times a code (<= 8 bits, 6 with a scale) fits
+ * the 24 bits of f32, so these products are exact and fma(d * sc, q, m) has the bits of the
  * two-step formula. */
 #include "cpu/kernels/quant.h"
 #include "cpu/kernels/stage.h"
@@ -98,7 +98,7 @@ void MLSI_K(quant_dequantize)(mlsys_dtype t, const uint8_t *row, int64_t k0, int
     }
 }
 
-/* ---- the op ------------------------------------------------------------------------------------- */
+/* ---- the op ---------------------------------------------------------------------------------- */
 
 typedef struct job {
     const mlsi_view *in, *out;

@@ -11,7 +11,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/stage.h"
 
-/* ---- register tile ------------------------------------------------------------------------------ */
+/* ---- register tile --------------------------------------------------------------------------- */
 
 /* c[r][j] = (add ? c[r][j] : nothing) + sum_k a[r * lda + k] * b[k * GEMM_NR + j]. */
 V_FN void tile_body(int mr, const float *a, int64_t lda, const float *b, int64_t kc, float *c,
@@ -46,7 +46,8 @@ typedef void (*tile_fn)(const float *a, int64_t lda, const float *b, int64_t kc,
         tile_body(mr, a, lda, b, kc, c, ldc, add);                                                 \
     }
 TILE(1)
-TILE(2) TILE(3) TILE(4)
+TILE(2)
+TILE(3) TILE(4)
 #if !defined(MLSI_ISA_IS_PORTABLE)
     TILE(5) TILE(6)
 #endif
@@ -63,7 +64,7 @@ TILE(2) TILE(3) TILE(4)
 #endif
 };
 
-/* ---- plan --------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 typedef struct plan {
     const gemm *g;
@@ -139,7 +140,7 @@ uint64_t MLSI_K(gemm_work)(const gemm *g, int threads) {
     return p.worker_bytes * (uint64_t)threads;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* A[m0 .. m0+rows) x [k0 .. k0+kc) as f32 rows of *lda elements. */
 static const float *stage_a(const plan *p, const char *a, int64_t m0, int64_t rows, int64_t k0,
@@ -175,8 +176,8 @@ void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64
     }
 }
 
-/* Bytes of B that will be read next: fetched in portions, one per tile. Each panel is a new stream, which
- * the hardware's prefetcher would notice late. */
+/* Bytes of B that will be read next: fetched in portions, one per tile. Each panel is a new
+ * stream, which the hardware's prefetcher would notice late. */
 typedef struct fetch {
     const char *at, *end;
     int64_t portion;

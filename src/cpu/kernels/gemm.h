@@ -83,8 +83,8 @@ struct gemm {
     const gemm_source *source;
 };
 
-/* The product that a dot_general or matmul asks for. packed: from gemm_pack, or NULL. a and c may be
- * NULL when only B is of interest (packing). */
+/* The product that a dot_general or matmul asks for. packed: from gemm_pack, or NULL. a and c may
+ * be NULL when only B is of interest (packing). */
 void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_view *b,
                           const mlsi_view *c, const void *attrs, const void *packed);
 

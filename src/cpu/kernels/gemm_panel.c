@@ -2,7 +2,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/stage.h"
 
-/* ---- gather ------------------------------------------------------------------------------------ */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 #if !defined(MLSI_ISA_IS_PORTABLE)
 #define HAVE_TRANSPOSE 1
@@ -92,7 +92,7 @@ void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t,
     }
 }
 
-/* ---- a strided B ------------------------------------------------------------------------------- */
+/* ---- a strided B ----------------------------------------------------------------------------- */
 
 /* The plain case, a row-major f32 B: copy rows of GEMM_WIDE columns, a few cache lines each. */
 static void copy_wide(float *dst, const float *src, int64_t ldb, int64_t kc) {
@@ -128,8 +128,8 @@ static const float *expand_strided(const gemm *g, int64_t b_batch, int64_t panel
 
 const gemm_source MLSI_K(gemm_strided) = {.width = GEMM_WIDE, .expand = expand_strided};
 
-/* Few rows of A times a row-major B, which is read along its rows: STEP rows k of B at a time, a few cache
- * lines of each, into sums that stay in L1. */
+/* Few rows of A times a row-major B, which is read along its rows: STEP rows k of B at a time, a
+ * few cache lines of each, into sums that stay in L1. */
 enum { STEP = 8 };
 
 /* s[r][0 .. columns) += the chain over steps rows of B. */
@@ -179,7 +179,7 @@ static void rows_row_major(const gemm *g, int64_t b_batch, int64_t panel, int64_
 
 const gemm_source MLSI_K(gemm_row_major) = {GEMM_WIDE, 8, expand_strided, NULL, rows_row_major};
 
-/* ---- packed: [matrix][panel][k][GEMM_NR] -------------------------------------------------------- */
+/* ---- packed: [matrix][panel][k][GEMM_NR] ----------------------------------------------------- */
 
 static int64_t panel_elements(const gemm *g) { return g->k.count * GEMM_NR; }
 
@@ -260,7 +260,7 @@ static const float *expand_bf16(const gemm *g, int64_t b_batch, int64_t panel, i
     return buffer;
 }
 
-/* ---- few rows times whole panels ---------------------------------------------------------------- */
+/* ---- few rows times whole panels ------------------------------------------------------------- */
 
 V_FN VF load_lanes(const char *p, mlsys_dtype t) {
     if (t == MLSYS_F32) return vf_load((const float *)(const void *)p);

@@ -33,7 +33,7 @@ static void use_packed(gemm *g, const void *packed) {
     g->packed_matrix_bytes = (int64_t)MLSI_K(gemm_pack_bytes)(&one);
 }
 
-/* ---- dot_general -------------------------------------------------------------------------------- */
+/* ---- dot_general ----------------------------------------------------------------------------- */
 
 /* Output dims: batch, lhs free, rhs free. a and c may be NULL (packing). */
 static void dot_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, const mlsi_view *c,
@@ -66,7 +66,7 @@ static void dot_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, const m
     if (packed) use_packed(g, packed);
 }
 
-/* ---- matmul: NumPy semantics -------------------------------------------------------------------- */
+/* ---- matmul: NumPy semantics ----------------------------------------------------------------- */
 
 /* Stride of v's batch dim that lines up with the out batch dim `d` of `batch_dims`; v has own batch
  * dims in front of its last two. 0 where it broadcasts. ordinals: count matrices instead. */
@@ -109,7 +109,7 @@ static void matmul_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, cons
     if (packed) use_packed(g, packed);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_view *b,
                           const mlsi_view *c, const void *attrs, const void *packed) {

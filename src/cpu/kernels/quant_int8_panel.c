@@ -1,16 +1,16 @@
 /* act = int8: quantising x, packing W, and a panel of W times up to four rows.
  *
- * Per 32 k, VF_LANES rows of W and one row of x: eight multiply-adds of bytes (32 products each) whose 16-bit
- * results add up as long as they fit, one widening, one conversion and one FMA: some 22 vector operations for
- * 256 products, where f32 activations take 140. */
+ * Per 32 k, VF_LANES rows of W and one row of x: eight multiply-adds of bytes (32 products each)
+ * whose 16-bit results add up as long as they fit, one widening, one conversion and one FMA: some
+ * 22 vector operations for 256 products, where f32 activations take 140. */
 #include "core/faults.h"
 #include "cpu/kernels/quant_decode.h"
 #include "cpu/kernels/quant_int8.h"
 
 #include <math.h>
 
-/* Rows of x and groups of W at once. The portable build rolls its loops and takes one of each: emulated
- * vectors, unrolled, are big. */
+/* Rows of x and groups of W at once. The portable build rolls its loops and takes one of each:
+ * emulated vectors, unrolled, are big. */
 #if defined(MLSI_ISA_IS_PORTABLE)
 #define UNROLL
 enum { MANY_ROWS = 1, SOME_ROWS = 1, ONE_ROW_GROUPS = 1 };
@@ -20,7 +20,7 @@ enum { MANY_ROWS = 8, SOME_ROWS = 4, ONE_ROW_GROUPS = QUANT_ROWS / VF_LANES < 4 
 #endif
 enum { GROUPS = QUANT_ROWS / VF_LANES, QUADS = 8 };
 
-/* ---- x ------------------------------------------------------------------------------------------ */
+/* ---- x --------------------------------------------------------------------------------------- */
 
 void MLSI_K(int8_quantise)(const float *x, int8_block *b) {
     VF most = vf_abs(vf_load(x));
@@ -55,7 +55,7 @@ void MLSI_K(int8_quantise)(const float *x, int8_block *b) {
     b->total = (float)b->sum[1];
 }
 
-/* ---- W ------------------------------------------------------------------------------------------ */
+/* ---- W --------------------------------------------------------------------------------------- */
 
 static uint32_t four_codes(const uint8_t *q) {
     uint32_t v;
@@ -109,7 +109,7 @@ void MLSI_K(int8_pack_panel)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes,
                 pack_run(t, f, w + row * row_bytes + b * file_bytes, sub, row, packed);
 }
 
-/* ---- product ------------------------------------------------------------------------------------ */
+/* ---- product --------------------------------------------------------------------------------- */
 
 /* Four k of one group: unsigned bytes. High nibbles of 8-bit codes apart, in *high. */
 V_FN VI quad(int bits, const int32_t *words, int s, VI *high) {
@@ -129,13 +129,14 @@ V_FN VI quad(int bits, const int32_t *words, int s, VI *high) {
     return vi_or(v, vi_and(h, vi_set1(bits == 5 ? 0x10101010 : 0x30303030)));
 }
 
-/* Quads whose 16-bit sums are sure to fit: 2 * (2^bits - 1) * 128 each; 8-bit codes go by nibbles. */
+/* Quads whose 16-bit sums are sure to fit: 2 * (2^bits - 1) * 128 each; 8-bit codes go by
+ * nibbles. */
 V_FN int quads_per_sum(int bits) { return bits == 5 ? 4 : bits == 6 ? 2 : 8; }
 
 /* Sums being made, [row of x][group]. */
 typedef struct integers {
     VI part[INT8_MAX_ROWS][GROUPS], high[INT8_MAX_ROWS][GROUPS]; /* 16 bits */
-    VI sum[2][INT8_MAX_ROWS][GROUPS]; /* of the halves, or all in [0] */
+    VI sum[2][INT8_MAX_ROWS][GROUPS];                            /* of the halves, or all in [0] */
 } integers;
 
 /* The products of 32 k, before scales. */
@@ -146,28 +147,28 @@ V_FN void dot_run(int bits, int mr, int gu, const int32_t *words, const int8_blo
     UNROLL
     for (int s = 0; s < QUADS; s++)
         UNROLL
-        for (int g = 0; g < gu; g++) {
-            VI h = vi_zero(), w = quad(bits, words + g * VF_LANES, s, &h);
-            UNROLL
-            for (int r = 0; r < mr; r++) {
-                int32_t four;
-                memcpy(&four, x[r * ldx].q + 4 * s, 4);
-                VI q = vi_set1(four), p = vw_dot_u8i8(w, q);
-                n->part[r][g] = s % per ? vw_add(n->part[r][g], p) : p;
-                if (bits == 8) {
-                    p = vw_dot_u8i8(h, q);
-                    n->high[r][g] = s ? vw_add(n->high[r][g], p) : p;
-                    FINISH(n->high[r][g]);
-                }
-                FINISH(n->part[r][g]); /* in this order: loads far ahead would only spill */
-                if ((s + 1) % per) continue;
-                const int half = bits == 6 && s >= QUADS / 2;
-                VI sum = vi_dot_i16(n->part[r][g], one);
-                if (bits == 8) sum = vi_add(sum, vi_sll(vi_dot_i16(n->high[r][g], one), 4));
-                bool first = s < per || (bits == 6 && s - QUADS / 2 < per && half);
-                n->sum[half][r][g] = first ? sum : vi_add(n->sum[half][r][g], sum);
+    for (int g = 0; g < gu; g++) {
+        VI h = vi_zero(), w = quad(bits, words + g * VF_LANES, s, &h);
+        UNROLL
+        for (int r = 0; r < mr; r++) {
+            int32_t four;
+            memcpy(&four, x[r * ldx].q + 4 * s, 4);
+            VI q = vi_set1(four), p = vw_dot_u8i8(w, q);
+            n->part[r][g] = s % per ? vw_add(n->part[r][g], p) : p;
+            if (bits == 8) {
+                p = vw_dot_u8i8(h, q);
+                n->high[r][g] = s ? vw_add(n->high[r][g], p) : p;
+                FINISH(n->high[r][g]);
             }
+            FINISH(n->part[r][g]); /* in this order: loads far ahead would only spill */
+            if ((s + 1) % per) continue;
+            const int half = bits == 6 && s >= QUADS / 2;
+            VI sum = vi_dot_i16(n->part[r][g], one);
+            if (bits == 8) sum = vi_add(sum, vi_sll(vi_dot_i16(n->high[r][g], one), 4));
+            bool first = s < per || (bits == 6 && s - QUADS / 2 < per && half);
+            n->sum[half][r][g] = first ? sum : vi_add(n->sum[half][r][g], sum);
         }
+    }
 }
 
 /* Scales of 32 k of a group. The integers are floats here: their products stay below 2^24, so
@@ -245,13 +246,13 @@ V_FN void panel_body(quant_format f, int mr, int gu, int g0, const uint8_t *pane
         run += quant_sub_bytes(f);
         if (k % f.block == 0) block = run, run += quant_head_bytes(f);
         if (k % GEMM_SEGMENT && k < k_count) continue;
-    UNROLL
+        UNROLL
         for (int r = 0; r < mr; r++)
-    UNROLL
-            for (int g = 0; g < gu; g++) {
-                total[r][g] = k <= GEMM_SEGMENT ? t[r][g] : vf_add(total[r][g], t[r][g]);
-                t[r][g] = vf_zero();
-            }
+            UNROLL
+        for (int g = 0; g < gu; g++) {
+            total[r][g] = k <= GEMM_SEGMENT ? t[r][g] : vf_add(total[r][g], t[r][g]);
+            t[r][g] = vf_zero();
+        }
     }
     for (int r = 0; r < mr; r++)
         for (int g = 0; g < gu; g++)

@@ -1,14 +1,15 @@
 /* Packed block panels: packing, and expansion to the f32 tiles of the product. */
 #include "cpu/kernels/quant_decode.h"
 
-/* The portable build rolls its loops: its vectors are emulated, unrolled they are megabytes of code. */
+/* The portable build rolls its loops: its vectors are emulated, unrolled they are megabytes of
+ * code. */
 #if defined(MLSI_ISA_IS_PORTABLE)
 #define UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
-/* ---- packing ------------------------------------------------------------------------------------ */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 /* Eight bytes of a nibble each to one word, byte i to bits 4i. */
 static uint32_t eight_nibbles(const uint8_t *q) {
@@ -91,7 +92,8 @@ static void pack_panel(void *user, int64_t panel, int worker) {
     int64_t blocks = job->k / f.block, bytes = quant_block_bytes(f);
     int file_bytes = mlsi_dtype_get(job->t)->block_bytes;
     uint8_t *out = job->packed + panel * blocks * bytes;
-    int64_t row0 = panel * QUANT_ROWS, rows = job->n - row0 < QUANT_ROWS ? job->n - row0 : QUANT_ROWS;
+    int64_t row0 = panel * QUANT_ROWS,
+            rows = job->n - row0 < QUANT_ROWS ? job->n - row0 : QUANT_ROWS;
     if (blocks > 0 && rows < QUANT_ROWS)
         memset(out, 0, (size_t)(blocks * bytes)); /* missing rows weigh 0 */
     for (int64_t b = 0; b < blocks; b++, out += bytes)
@@ -108,7 +110,7 @@ void MLSI_K(quant_pack)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes, int6
     mlsi_pool_run(pool, (n + QUANT_ROWS - 1) / QUANT_ROWS, pack_panel, &job);
 }
 
-/* ---- expansion to tiles ------------------------------------------------------------------------- */
+/* ---- expansion to tiles ---------------------------------------------------------------------- */
 
 V_FN void expand_run(quant_format f, const uint8_t *block, const uint8_t *run, float *dst,
                      int64_t kc) {
@@ -117,28 +119,27 @@ V_FN void expand_run(quant_format f, const uint8_t *block, const uint8_t *run, f
         const int32_t *words = (const int32_t *)(const void *)(run + f.scale_bytes * QUANT_ROWS);
         float *tile = dst + g / 2 * kc * GEMM_NR + g % 2 * VF_LANES;
         words += g * VF_LANES;
-            UNROLL
+        UNROLL
         for (int w = 0; w < f.bits; w++) {
             VI word = vi_load(words + w * QUANT_ROWS);
             UNROLL
             for (int j = 0; j < word_fields(f.bits); j++) {
                 int k = w * word_fields(f.bits) + j;
-                vf_store(tile + k * GEMM_NR, weight(f, a.scale[k >= 16], a.min, word_field(f, word, j)));
+                vf_store(tile + k * GEMM_NR,
+                         weight(f, a.scale[k >= 16], a.min, word_field(f, word, j)));
             }
         }
-        if (f.bits == 5 || f.bits == 6)
-            UNROLL
-            for (int k = 30; k < 32; k++)
-                vf_store(tile + k * GEMM_NR,
-                         weight(f, a.scale[1], a.min, split_field(f, words, k)));
+        if (f.bits == 5 || f.bits == 6) UNROLL
+        for (int k = 30; k < 32; k++)
+            vf_store(tile + k * GEMM_NR, weight(f, a.scale[1], a.min, split_field(f, words, k)));
     }
 }
 
 V_FN const float *expand_of(mlsys_dtype t, const gemm *g, int64_t panel, int64_t k0, int64_t kc,
                             float *buffer) {
     quant_format f = quant_format_of(t);
-    const uint8_t *block = g->packed + panel * quant_panel_bytes(f, g->k.count) +
-                           k0 / f.block * quant_block_bytes(f);
+    const uint8_t *block =
+        g->packed + panel * quant_panel_bytes(f, g->k.count) + k0 / f.block * quant_block_bytes(f);
     for (int64_t k = 0; k < kc; k += f.block, block += quant_block_bytes(f)) {
         const uint8_t *run = block + quant_head_bytes(f);
         for (int sub = 0; sub < f.block / 32; sub++, run += quant_sub_bytes(f))
@@ -147,7 +148,7 @@ V_FN const float *expand_of(mlsys_dtype t, const gemm *g, int64_t panel, int64_t
     return buffer;
 }
 
-/* ---- sources ------------------------------------------------------------------------------------ */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static int64_t locate(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
                       const char **at) {
@@ -165,7 +166,7 @@ static int64_t locate(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,
         return expand_of(T, g, panel, k0, kc, buffer);                                             \
     }                                                                                              \
     static const gemm_source source_##name = {QUANT_ROWS, 2, expand_##name, locate,                \
-                                               QUANT_ROWS_FN(name)};
+                                              QUANT_ROWS_FN(name)};
 SOURCE(q4_0, MLSYS_Q4_0)
 SOURCE(q4_1, MLSYS_Q4_1)
 SOURCE(q5_0, MLSYS_Q5_0)
@@ -188,7 +189,7 @@ const gemm_source *MLSI_K(quant_packed_source)(mlsys_dtype t) {
     }
 }
 
-/* ---- blocks as the file has them ---------------------------------------------------------------- */
+/* ---- blocks as the file has them ------------------------------------------------------------- */
 
 static const float *expand_strided(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,
                                    int64_t kc, float *buffer) {
@@ -201,10 +202,9 @@ static const float *expand_strided(const gemm *g, int64_t b_batch, int64_t panel
         float *tile = buffer + n / GEMM_NR * kc * GEMM_NR + n % GEMM_NR;
         if (n < rows) {
             int64_t offset = MLSI_K(gemm_index_offset)(&g->n, GEMM_B, n0 + n);
-            MLSI_K(quant_dequantize)(g->b_type,
-                                     (const uint8_t *)g->b +
-                                         offset / info->block_elems * info->block_bytes,
-                                     k0, kc, row);
+            MLSI_K(quant_dequantize)
+            (g->b_type, (const uint8_t *)g->b + offset / info->block_elems * info->block_bytes, k0,
+             kc, row);
         }
         for (int64_t k = 0; k < kc; k++)
             tile[k * GEMM_NR] = n < rows ? row[k] : 0.0f;

@@ -1,7 +1,7 @@
 /* quant_matmul for few rows: W streams once through registers, decoded on the way.
  *
- * One step takes the codes of one k and VF_LANES rows of W: mask, convert, w = fma(scale, q, min) or
- * scale * q, sum = fma(x_k, w, sum): about 4.4 vector operations, so with four pipes little more
+ * One step takes the codes of one k and VF_LANES rows of W: mask, convert, w = fma(scale, q, min)
+ * or scale * q, sum = fma(x_k, w, sum): about 4.4 vector operations, so with four pipes little more
  * than one cycle. What it takes to get near: four chains side by side in program order (the sums
  * alone stay in registers; scales and minima are memory operands, since sixteen registers do not
  * hold them and the compiler would rather spill the sums), two fields per shift where codes
