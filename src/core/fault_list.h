@@ -163,11 +163,11 @@ MLSI_FAULT_ROW(KERNEL_ATTENTION_MERGE, "src/cpu/kernels/attention.c", "unit/chec
                "segments merge by a product and a sum instead of a fused one")
 MLSI_FAULT_ROW(PLAN_OVERLAP, "src/run/plan.c", "unit/check_plan",
                "one of the intervals that are alive at the same time is overlooked")
-MLSI_FAULT_ROW(IN_PLACE_LIVE, "src/run/lower.c", "unit/check_program",
+MLSI_FAULT_ROW(IN_PLACE_LIVE, "src/run/lower.c", "unit/check_program_memory",
                "a result is written over an operand that is read again (BO-05)")
-MLSI_FAULT_ROW(PACK_SHARED, "src/run/lower.c", "unit/check_program",
+MLSI_FAULT_ROW(PACK_SHARED, "src/run/lower.c", "unit/check_program_outputs",
                "a packed constant serves an op with other attributes")
-MLSI_FAULT_ROW(RUN_OVERLAP, "src/run/exec.c", "unit/check_program",
+MLSI_FAULT_ROW(RUN_OVERLAP, "src/run/exec.c", "unit/check_program_outputs",
                "an output may share memory with an input (BO-05)")
 MLSI_FAULT_ROW(GEMM_SEGMENT, "src/cpu/kernels/gemm.c", "unit/check_kernel_matmul",
                "the second segment along K overwrites the first")

@@ -31,7 +31,8 @@ static void write_small(void) {
 }
 
 static void setup(void) {
-    strcpy(folder, "/tmp/mlsys-model-XXXXXX"); /* without forks the last test's name is still there */
+    strcpy(folder,
+           "/tmp/mlsys-model-XXXXXX"); /* without forks the last test's name is still there */
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/t.gguf", folder);
     write_small();

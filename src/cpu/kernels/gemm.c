@@ -47,7 +47,8 @@ typedef void (*tile_fn)(const float *a, int64_t lda, const float *b, int64_t kc,
     }
 TILE(1)
 TILE(2)
-TILE(3) TILE(4)
+TILE(3)
+TILE(4)
 #if !defined(MLSI_ISA_IS_PORTABLE)
     TILE(5) TILE(6)
 #endif
