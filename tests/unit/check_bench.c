@@ -98,6 +98,17 @@ START_TEST(a_subject_without_a_verdict_gives_no_time) {
     bench_subject s = subject_of(&f);
     ck_assert(!bench_measure(&s, &ten, &r));
     expect_no_numbers(&s, &r);
+    ck_assert_str_eq(r.verdict.finding, "the subject gave no verdict");
+}
+END_TEST
+
+START_TEST(samples_without_a_verdict_are_not_read) {
+    static bench_result r;
+    fake f = {0};
+    bench_subject s = subject_of(&f);
+    ck_assert(bench_measure(&s, &ten, &r));
+    bench_judge(&r.verdict, false, "later", "found wrong");
+    ck_assert(isnan(bench_result_summary(&r, 1).median));
 }
 END_TEST
 
@@ -450,6 +461,7 @@ int main(void) {
     tcase_add_test(measure, a_right_subject_is_timed);
     tcase_add_test(measure, a_wrong_subject_gives_no_time);
     tcase_add_test(measure, a_subject_without_a_verdict_gives_no_time);
+    tcase_add_test(measure, samples_without_a_verdict_are_not_read);
     tcase_add_test(measure, a_failing_call_gives_no_time);
     tcase_add_test(measure, an_output_that_changes_while_timed_gives_no_time);
     tcase_add_test(measure, preparation_runs_before_each_call);
