@@ -92,7 +92,7 @@ ISAS := portable $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),avx2 avx512)
 ISA_CFLAGS_portable := -DMLSI_ISA_IS_PORTABLE=1
 ISA_CFLAGS_avx2     := -DMLSI_ISA_IS_AVX2=1 -mavx2 -mfma -mf16c
 ISA_CFLAGS_avx512   := -DMLSI_ISA_IS_AVX512=1 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
-KERNEL_CFLAGS := $(if $(filter debug cov,$(CONFIG)),,-O3)
+KERNEL_CFLAGS := $(if $(filter release,$(CONFIG)),-O3)
 OBJ := $(SRC:src/%.c=$(OUT)/obj/%.o) \
        $(foreach i,$(ISAS),$(KERNELS:src/cpu/kernels/%.c=$(OUT)/obj/cpu/kernels/%.$(i).o))
 
