@@ -195,3 +195,5 @@ MLSI_FAULT_ROW(FOLD_FAILS, "src/ir/passes/fold.c", "unit/check_passes",
                "an op over constants that fails at run time fails to compile")
 MLSI_FAULT_ROW(INLINE_ARGS, "src/ir/passes/inline.c", "unit/check_passes",
                "a callee gets its first argument for all of them")
+MLSI_FAULT_ROW(BOUND_LEAK, "src/run/bound.c", "oom/check_oom",
+               "a binding that runs out of memory leaks what it had")

@@ -1,5 +1,6 @@
 /* A program under one binding of its symbols: extents, layouts, attributes, work sizes, plan. All arrays
  * are sized by the program, so binding again allocates nothing. */
+#include "core/faults.h"
 #include "run/program.h"
 
 #include <string.h>
@@ -51,7 +52,7 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
     for (int32_t i = 0; i < p->n_routines && st == MLSYS_OK; i++)
         st = routine_create(p, i, &b->routines[i]);
     if (st != MLSYS_OK) {
-        mlsi_bound_free(a, b);
+        if (!mlsi_fault(MLSI_FAULT_BOUND_LEAK)) mlsi_bound_free(a, b);
         return st;
     }
     *out = b;
