@@ -179,7 +179,8 @@ MLSI_FAULT_ROW(QUANT_SPLIT, "src/cpu/kernels/quant_decode.h", "unit/check_kernel
                "the last code of 5- and 6-bit runs is taken from the one before")
 MLSI_FAULT_ROW(QUANT_MIN, "src/cpu/kernels/quant_decode.h", "unit/check_kernel_quant_matmul",
                "the minimum of q4_k and q5_k is not scaled")
-MLSI_FAULT_ROW(INT8_SATURATE, "src/cpu/kernels/quant_int8_panel.c", "unit/check_kernel_quant_matmul",
+MLSI_FAULT_ROW(INT8_SATURATE, "src/cpu/kernels/quant_int8_panel.c",
+               "unit/check_kernel_quant_matmul",
                "codes of x under a subnormal scale wrap instead of saturating")
 MLSI_FAULT_ROW(INT8_ZERO, "src/cpu/kernels/quant_int8_panel.c", "unit/check_kernel_quant_matmul",
                "the zero point of q6_k's second half is taken off by the sum of the first")

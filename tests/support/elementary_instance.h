@@ -32,7 +32,8 @@ const elementary_instance *elementary_instance_get(int i);
     F1(neg)                                                                                        \
     F1(abs)                                                                                        \
     F1(sqrt)                                                                                       \
-    F1(rint) F1(floor) F1(ceil) F1(trunc) F2(add) F2(sub) F2(mul) F2(div) F2(copysign) F2(min_sel) \
+    F1(rint)                                                                                       \
+    F1(floor) F1(ceil) F1(trunc) F2(add) F2(sub) F2(mul) F2(div) F2(copysign) F2(min_sel)          \
         F2(max_sel) F2(minimum) F2(maximum) F3(fma) F3(fms) F3(fnma) I2(add) I2(sub) I2(mul)       \
             I2(mulhi_u) I2(and) I2(or) I2(xor) I2(sllv) I2(srlv) I2(min) I2(max) IS(sll) IS(srl)   \
                 IS(sra) M2(lt) M2(le) M2(gt) M2(ge) M2(eq) M2(ne)

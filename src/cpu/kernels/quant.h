@@ -82,8 +82,8 @@ void MLSI_K(quant_pack)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes, int6
     X(q4_0, MLSYS_Q4_0)                                                                            \
     X(q4_1, MLSYS_Q4_1)                                                                            \
     X(q5_0, MLSYS_Q5_0)                                                                            \
-    X(q5_1, MLSYS_Q5_1) X(q8_0, MLSYS_Q8_0) X(q4_k, MLSYS_Q4_K) X(q5_k, MLSYS_Q5_K)                \
-        X(q6_k, MLSYS_Q6_K)
+    X(q5_1, MLSYS_Q5_1)                                                                            \
+    X(q8_0, MLSYS_Q8_0) X(q4_k, MLSYS_Q4_K) X(q5_k, MLSYS_Q5_K) X(q6_k, MLSYS_Q6_K)
 #define QUANT_ROWS_ARGS                                                                            \
     const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr, const float *a,         \
         int64_t lda, float *out, int64_t ldo
