@@ -28,6 +28,7 @@ enum { ELEMENTARY_INSTANCES = 3 };
 const elementary_instance *elementary_instance_get(int i);
 
 /* Operations of the vocabulary that op() runs; V1 unary, V2 binary, V3 ternary on f32; I on i32. */
+/* clang-format off */
 #define VOCABULARY_OPS(F1, F2, F3, I2, IS, M2)                                                     \
     F1(neg)                                                                                        \
     F1(abs)                                                                                        \
@@ -37,6 +38,7 @@ const elementary_instance *elementary_instance_get(int i);
         F2(max_sel) F2(minimum) F2(maximum) F3(fma) F3(fms) F3(fnma) I2(add) I2(sub) I2(mul)       \
             I2(mulhi_u) I2(and) I2(or) I2(xor) I2(sllv) I2(srlv) I2(min) I2(max) IS(sll) IS(srl)   \
                 IS(sra) M2(lt) M2(le) M2(gt) M2(ge) M2(eq) M2(ne)
+/* clang-format on */
 
 #define VOCABULARY_F_(n) VOCABULARY_F_##n,
 #define VOCABULARY_I_(n) VOCABULARY_I_##n,

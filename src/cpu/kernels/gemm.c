@@ -45,6 +45,7 @@ typedef void (*tile_fn)(const float *a, int64_t lda, const float *b, int64_t kc,
                           int64_t ldc, bool add) {                                                 \
         tile_body(mr, a, lda, b, kc, c, ldc, add);                                                 \
     }
+/* clang-format off */
 TILE(1)
 TILE(2)
 TILE(3)
@@ -55,6 +56,7 @@ TILE(6)
 #endif
 #if defined(MLSI_ISA_IS_AVX512)
     TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+/* clang-format on */
 #endif
         static const tile_fn tiles[GEMM_MR + 1] = {
             NULL,   tile_1, tile_2, tile_3,  tile_4,
