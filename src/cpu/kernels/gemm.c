@@ -55,16 +55,16 @@ TILE(5)
 TILE(6)
 #endif
 #if defined(MLSI_ISA_IS_AVX512)
-    TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
-/* clang-format on */
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #endif
-        static const tile_fn tiles[GEMM_MR + 1] = {
-            NULL,   tile_1, tile_2, tile_3,  tile_4,
+    /* clang-format on */
+    static const tile_fn tiles[GEMM_MR + 1] = {
+        NULL,   tile_1, tile_2, tile_3,  tile_4,
 #if !defined(MLSI_ISA_IS_PORTABLE)
-            tile_5, tile_6,
+        tile_5, tile_6,
 #endif
 #if defined(MLSI_ISA_IS_AVX512)
-            tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
+        tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
 #endif
 };
 
