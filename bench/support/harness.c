@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *bench_boundary_name(bench_boundary b) {
     return b == BENCH_KERNEL       ? "kernel"
@@ -152,6 +153,7 @@ bool bench_measure_pair(const bench_subject *a, const bench_subject *b, const be
     if (!ready[0] || !ready[1]) return false;
     for (int i = 0; i < 2 * n; i++) {
         int j = (i + i / 2) % 2; /* a b, b a, a b, ... */
+        if (how->settle_seconds > 0) usleep((useconds_t)(how->settle_seconds * 1e6));
         if (!bench_sample(s[j], r[j])) return false;
     }
     bool same = bench_finish(a, r[0]);
