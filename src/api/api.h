@@ -6,6 +6,8 @@
 #include "core/fpenv.h"
 #include "core/tensor.h"
 
+#include <locale.h>
+
 /* Refuse a NULL pointer argument; what is "function: argument". */
 #define API_NOT_NULL(p, what)                                                                      \
     do {                                                                                           \
@@ -27,18 +29,30 @@
                              (unsigned long long)(cap));                                           \
     } while (0)
 
-static inline mlsi_fpenv mlsi_api_fp_enter(void) {
-    mlsi_fpenv saved = mlsi_fp_enter();
-    if (mlsi_fault(MLSI_FAULT_API_FP_STATE)) mlsi_fp_leave(saved);
+/* What a host may have set for its thread and numbers must not depend on. */
+typedef struct mlsi_api_state {
+    mlsi_fpenv fp;
+    locale_t locale; /* 0 = not changed */
+} mlsi_api_state;
+
+static inline mlsi_api_state mlsi_api_enter(void) {
+    mlsi_api_state saved = {mlsi_fp_enter(), (locale_t)0};
+    if (mlsi_fault(MLSI_FAULT_API_FP_STATE)) mlsi_fp_leave(saved.fp);
+    locale_t c =
+        mlsi_fault(MLSI_FAULT_API_LOCALE) ? (locale_t)0 : newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (c) saved.locale = uselocale(c);
     return saved;
 }
-static inline void mlsi_api_fp_leave(const mlsi_fpenv *saved) { mlsi_fp_leave(*saved); }
+static inline void mlsi_api_leave(const mlsi_api_state *saved) {
+    if (saved->locale) freelocale(uselocale(saved->locale));
+    mlsi_fp_leave(saved->fp);
+}
 
-/* First line of a function that computes or converts numbers: default floating-point state until it
- * returns, then the caller's again (BO-06). */
+/* First line of a function that computes or converts numbers: default floating-point state (BO-06) and
+ * the C locale's decimal point until it returns, then the caller's again. Both belong to the thread. */
 #define API_COMPUTES                                                                               \
-    __attribute__((cleanup(mlsi_api_fp_leave), unused)) const mlsi_fpenv api_fpenv =               \
-        mlsi_api_fp_enter()
+    __attribute__((cleanup(mlsi_api_leave), unused)) const mlsi_api_state api_state =              \
+        mlsi_api_enter()
 
 /* Copy a versioned struct of the caller into one of ours (known bytes, zeroed before the call):
  * what the caller does not have stays zero, what we do not know must be zero. */

@@ -79,6 +79,7 @@ static const struct {
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {
+    API_COMPUTES;
     API_NOT_NULL(scope, "config_keys: scope");
     API_TEXT(buf, cap, "config_keys");
     mlsi_text text;

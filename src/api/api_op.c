@@ -106,6 +106,7 @@ mlsys_status mlsys_op_list(mlsys_ctx ctx, char *buf, uint64_t cap, uint64_t *nee
 
 mlsys_status mlsys_op_schema(mlsys_ctx ctx, const char *op, char *buf, uint64_t cap,
                              uint64_t *need) {
+    API_COMPUTES;
     mlsi_ctx *c = NULL;
     mlsi_text text;
     mlsys_status st = MLSYS_OK;

@@ -12,6 +12,7 @@
  *   }
  *
  * Values are numbered as in the function; "_" is an absent operand. */
+#include "core/faults.h"
 #include "ir/graph/ir.h"
 #include "ir/ops/op_def.h"
 
@@ -21,7 +22,8 @@ static void print_string(const char *s, mlsi_text *out) {
     mlsi_text_add(out, "\"");
     for (; s && *s; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c < 32 || c == '"' || c == '\\' || c > 126)
+        bool plain = c >= 32 && c <= 126 && c != '\\' && (c != '"' || mlsi_fault(MLSI_FAULT_IR_ESCAPE));
+        if (!plain)
             mlsi_text_add(out, "\\x%02x", c);
         else
             mlsi_text_add(out, "%c", c);
