@@ -189,6 +189,7 @@ static mlsys_status bind_routine(mlsi_bound *b, int64_t index) {
     MLSI_TRY(bind_layouts(p, r, b, br));
     for (int64_t i = 0; i < r->n_steps; i++)
         MLSI_TRY(bind_step(p, r, b, br, i));
+    if (index > 0) mlsi_routine_cost(p, b, index, &br->cost);
     return plan_routine(p, r, b, br);
 }
 

@@ -8,6 +8,31 @@ static uint64_t view_bytes(const mlsi_view *v) {
     return (uint64_t)(mlsi_view_count(v) / info->block_elems) * (uint64_t)info->block_bytes;
 }
 
+static void add_cost(mlsi_op_cost *sum, const mlsi_op_cost *c) {
+    sum->flops += c->flops;
+    sum->transcendentals += c->transcendentals;
+    sum->bytes_read += c->bytes_read;
+    sum->bytes_written += c->bytes_written;
+}
+
+void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routine, mlsi_op_cost *out) {
+    mlsi_op_cost c;
+    memset(out, 0, sizeof *out);
+    for (int64_t i = 0; i < p->routines[routine].n_steps; i++) {
+        mlsi_step_cost(p, b, (int32_t)routine, i, &c);
+        add_cost(out, &c);
+    }
+}
+
+/* An if costs its dearer branch; a while, whose turns nobody knows, one turn. */
+static mlsi_op_cost control_cost(const mlsi_bound *b, const mlsi_node *node) {
+    const mlsi_attr_control *c = node->attrs;
+    mlsi_op_cost first = b->routines[c->fn1].cost, second = b->routines[c->fn2].cost;
+    if (node->op == MLSI_OP_IF) return second.flops > first.flops ? second : first;
+    add_cost(&first, &second);
+    return first;
+}
+
 void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine, int64_t step,
                     mlsi_op_cost *out) {
     const mlsi_routine *r = &p->routines[routine];
@@ -16,16 +41,16 @@ void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine,
     const mlsi_node *node = &p->graph.funcs[r->func].nodes[s->node];
     const mlsi_op_def *def = mlsi_op_get(s->op);
     const mlsi_view *operands = br->operands + s->first_operand;
-    mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step],
-                        .n_in = node->n_in,
-                        .n_out = node->n_out,
-                        .in = operands,
-                        .out = operands + node->n_in};
+    mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step], .n_in = node->n_in,
+                        .n_out = node->n_out, .in = operands, .out = operands + node->n_in};
     memset(out, 0, sizeof *out);
+    if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE) {
+        *out = control_cost(b, node);
+        return;
+    }
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0) out->bytes_read += view_bytes(&a.in[i]);
-    for (int i = 0; i < node->n_out; i++)
-        out->bytes_written += view_bytes(&a.out[i]);
+    for (int i = 0; i < node->n_out; i++) out->bytes_written += view_bytes(&a.out[i]);
     if (def->cost) def->cost(&a, out);
 }
 
@@ -69,10 +94,7 @@ static void dump_cost(const mlsi_program *p, const mlsi_bound *b, mlsi_text *out
                       (unsigned long long)c.transcendentals, (unsigned long long)c.bytes_read,
                       (unsigned long long)c.bytes_written,
                       bytes ? (double)c.flops / (double)bytes : 0.0);
-        total.flops += c.flops;
-        total.transcendentals += c.transcendentals;
-        total.bytes_read += c.bytes_read;
-        total.bytes_written += c.bytes_written;
+        add_cost(&total, &c);
     }
     mlsi_text_add(out,
                   "],\n\"total\":{\"flops\":%llu,\"transcendentals\":%llu,\"bytes_read\":%llu,"

@@ -128,6 +128,7 @@ typedef struct mlsi_bound_routine {
     mlsi_layout *layouts;         /* per value */
     mlsi_custom_operand *customs; /* per operand; used by custom ops */
     int64_t n_operands;
+    mlsi_op_cost cost; /* of all steps; of functions that control flow calls */
     uint64_t arena_bytes;
     uint64_t unshared_bytes; /* sum of all planned memory: what no reuse would need; saturates */
 } mlsi_bound_routine;
@@ -208,7 +209,9 @@ mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor
 
 /* dump.c */
 mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_text *out);
+/* Of one step, by the op's rule; of an if its dearer branch, of a while one turn. */
 void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine, int64_t step,
                     mlsi_op_cost *out);
+void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routine, mlsi_op_cost *out);
 
 #endif

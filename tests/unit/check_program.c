@@ -362,6 +362,26 @@ START_TEST(control_flow_allocates_nothing) {
 }
 END_TEST
 
+/* An if costs its dearer branch, a while one turn. */
+START_TEST(cost_of_control_flow) {
+    mlsys_graph g = pc_parse(
+        &pc, "functions 3\nfunc 2 \"long\" {\n  %0 = input \"x\" : f32[100]\n  %1 = add(%0, %0) : "
+             "f32[100]\n"
+             "  %2 = mul(%1, %0) : f32[100]\n  output \"\" %2\n}\n"
+             "func 1 \"short\" {\n  %0 = input \"x\" : f32[100]\n  %1 = add(%0, %0) : f32[100]\n"
+             "  output \"\" %1\n}\nfunc 0 \"main\" {\n  %0 = input \"p\" : bool[]\n"
+             "  %1 = input \"x\" : f32[100]\n  %2 = if(%0, %1) {fn1=1, fn2=2} : f32[100]\n"
+             "  %3 = add(%2, %1) : f32[100]\n  output \"\" %3\n}\n");
+    mlsys_program p = pc_compile(&pc, g, "");
+    mlsys_cost cost = {.size = sizeof cost};
+    OK(mlsys_program_cost(p, 0, NULL, NULL, &cost));
+    ck_assert_uint_eq(cost.flops, 300);
+    ck_assert_uint_eq(cost.bytes_written, 1200);
+    OK(mlsys_release(p));
+    OK(mlsys_release(g));
+}
+END_TEST
+
 /* Eager calls compile programs behind the scenes; they must not push real ones out of the stream. */
 START_TEST(eager_calls_leave_programs_bound) {
     mlsys_graph g = pc_parse(&pc, layers);
@@ -428,6 +448,7 @@ int main(void) {
     tcase_add_test(tc, unused_symbols_keep_their_names);
     tcase_add_test(tc, runs_allocate_nothing);
     tcase_add_test(tc, control_flow_allocates_nothing);
+    tcase_add_test(tc, cost_of_control_flow);
     tcase_add_test(tc, eager_calls_leave_programs_bound);
     tcase_add_test(tc, a_stream_forgets_old_programs);
     suite_add_tcase(s, tc);
