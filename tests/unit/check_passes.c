@@ -1,103 +1,34 @@
 /* Passes: the same bits with and without each of them, and what each is for. */
 #include "ir/passes/passes.h"
-#include "run/program.h"
-#include "support/op_case.h"
-#include "support/random_graph.h"
-#include "support/require.h"
+#include "support/program_case.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        if ((call) != MLSYS_OK) ck_abort_msg("%s", mlsys_last_error());                            \
-    } while (0)
+static program_case pc;
 
-static mlsi_ctx *ctx;
-static mlsys_device device_handle;
-static mlsi_device *device;
-static mlsys_stream stream;
-
-static void setup(void) {
-    ctx = op_ctx_new();
-    OK(mlsi_device_get(ctx, MLSYS_CPU, 0, &device_handle));
-    OK(mlsi_pin(device_handle, MLSYS_KIND_DEVICE, "device", &device));
-    OK(mlsys_stream_create(device_handle, NULL, &stream));
-}
-
-static void teardown(void) {
-    OK(mlsys_release(stream));
-    mlsi_unpin(device);
-    OK(mlsys_release(device_handle));
-    op_ctx_free(ctx);
-}
+static void setup(void) { pc_open(&pc, 1); }
+static void teardown(void) { pc_close(&pc); }
 
 /* ---- the same bits
  * ------------------------------------------------------------------------------- */
 
 static const char *const all_off = "simplify,fold,cse,simplify2,fold2,cse2,dce";
 
-typedef struct setting {
-    const char *off, *isa, *numerics;
-    int plan;
-} setting;
-
-static const setting settings[] = {
-    {"", "auto", "exact", 1},
-    {"simplify,fold,cse,simplify2,fold2,cse2,dce", "auto", "exact", 1},
-    {"simplify,simplify2", "auto", "exact", 1},
-    {"fold,fold2", "auto", "exact", 1},
-    {"cse,cse2", "auto", "exact", 1},
-    {"dce", "auto", "exact", 1},
-    {"", "auto", "exact", 0},
-    {"", "portable", "exact", 1},
-    {"fold,fold2", "portable", "stable", 0},
+static const char *const settings[] = {
+    "numerics=exact",
+    "numerics=exact passes_off=simplify,fold,cse,simplify2,fold2,cse2,dce",
+    "numerics=exact passes_off=simplify,simplify2",
+    "numerics=exact passes_off=fold,fold2",
+    "numerics=exact passes_off=cse,cse2",
+    "numerics=exact passes_off=dce",
+    "numerics=exact plan=0",
+    "numerics=exact isa=portable",
+    "numerics=stable passes_off=fold,fold2 isa=portable plan=0",
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof settings[0]), MAX_ARGS = 8 };
-
-static mlsys_program compile(const mlsi_graph *g, const setting *s) {
-    mlsys_config config;
-    mlsi_config *c;
-    mlsi_compile_options o;
-    mlsys_program p;
-    OK(mlsys_config_create(&config));
-    OK(mlsys_config_set_str(config, "passes_off", s->off));
-    OK(mlsys_config_set_str(config, "isa", s->isa));
-    OK(mlsys_config_set_str(config, "numerics", s->numerics));
-    OK(mlsys_config_set_i64(config, "plan", s->plan));
-    OK(mlsys_config_set_i64(config, "verify", 1));
-    OK(mlsi_pin(config, MLSYS_KIND_CONFIG, "config", &c));
-    OK(mlsi_compile_options_read(ctx, c, &o));
-    OK(mlsi_program_create(g, device, &o, &p));
-    mlsi_unpin(c);
-    OK(mlsys_release(config));
-    return p;
-}
-
-static void release_all(mlsys_tensor *t, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        OK(mlsys_release(t[i]));
-}
-
-static mlsi_tensor *pinned(mlsys_tensor t) {
-    mlsi_tensor *x;
-    OK(mlsi_pin(t, MLSYS_KIND_TENSOR, "test", &x));
-    mlsi_unpin(x);
-    return x;
-}
-
-static void interpret(const mlsi_graph *g, int n_in, const mlsys_tensor *in, int n_out,
-                      mlsys_tensor *out) {
-    mlsi_tensor *tensors[MAX_ARGS];
-    mlsi_stream *s;
-    for (int i = 0; i < n_in; i++)
-        tensors[i] = pinned(in[i]);
-    OK(mlsi_pin(stream, MLSYS_KIND_STREAM, "test", &s));
-    OK(mlsi_interpret_tensors(g, s, n_in, tensors, n_out, out));
-    mlsi_unpin(s);
-}
 
 static void print_graph(const mlsi_graph *g) {
     mlsi_text t;
@@ -107,11 +38,11 @@ static void print_graph(const mlsi_graph *g) {
     mlsi_text_free(&t);
 }
 
-static void compare(const mlsi_graph *g, const setting *s, uint64_t seed, int n_in,
+static void compare(const mlsi_graph *g, const char *s, uint64_t seed, int n_in,
                     const mlsys_tensor *in, int n_out, const mlsys_tensor *want) {
     mlsys_tensor got[MAX_ARGS] = {0};
-    mlsys_program p = compile(g, s);
-    OK(mlsys_program_run(p, stream, n_in, in, n_out, got));
+    mlsys_program p = pc_compile_inside(&pc, g, s);
+    OK(mlsys_program_run(p, pc.stream, n_in, in, n_out, got));
     for (int o = 0; o < n_out; o++) {
         int64_t at = rg_difference(got[o], want[o]);
         if (at < 0) continue;
@@ -119,11 +50,10 @@ static void compare(const mlsi_graph *g, const setting *s, uint64_t seed, int n_
         print_graph(g);
         if (mlsys_program_dump(p, MLSYS_DUMP_KERNELS, text, sizeof text, NULL) == MLSYS_OK)
             fprintf(stderr, "%s", text);
-        ck_abort_msg(
-            "seed %llu, passes_off \"%s\", isa %s, plan %d: output %d differs at element %lld",
-            (unsigned long long)seed, s->off, s->isa, s->plan, o, (long long)at);
+        ck_abort_msg("seed %llu, %s: output %d differs at element %lld", (unsigned long long)seed,
+                     s, o, (long long)at);
     }
-    release_all(got, n_out);
+    pc_release(n_out, got);
     OK(mlsys_release(p));
 }
 
@@ -133,15 +63,15 @@ static void check_seed(uint64_t seed, bool symbols, bool control, int nodes) {
     mlsys_tensor in[MAX_ARGS], want[MAX_ARGS] = {0};
     rg_options o = {
         .nodes = nodes, .inputs = 3, .outputs = 3, .symbols = symbols, .control = control};
-    OK(mlsi_graph_init(&g, ctx));
-    rg_graph(&r, &g, device, &o);
+    OK(mlsi_graph_init(&g, pc.ctx));
+    rg_graph(&r, &g, pc.device, &o);
     OK(mlsi_graph_verify(&g));
-    rg_inputs(&r, &g, device_handle, rg_bind(&r), in);
-    interpret(&g, 3, in, 3, want);
+    rg_inputs(&r, &g, pc.device_handle, rg_bind(&r), in);
+    pc_interpret_inside(&pc, &g, 3, in, 3, want);
     for (int s = 0; s < N_SETTINGS; s++)
-        compare(&g, &settings[s], seed, 3, in, 3, want);
-    release_all(in, 3);
-    release_all(want, 3);
+        compare(&g, settings[s], seed, 3, in, 3, want);
+    pc_release(3, in);
+    pc_release(3, want);
     mlsi_graph_free(&g);
 }
 
@@ -163,13 +93,14 @@ static mlsi_graph graph;
 static void parse(const char *body) {
     char text[8192];
     snprintf(text, sizeof text, "mlsys-ir 1\n%s", body);
-    OK(mlsi_graph_init(&graph, ctx));
-    mlsys_status st = mlsi_graph_parse(&graph, device, text);
+    OK(mlsi_graph_init(&graph, pc.ctx));
+    mlsys_status st = mlsi_graph_parse(&graph, pc.device, text);
     if (st != MLSYS_OK) ck_abort_msg("%s\n%s", mlsys_last_error(), text);
 }
 
 static mlsys_status run_passes(const char *off) {
-    mlsi_pass_ctx p = {&graph, device, &mlsi_cpu_backend, (mlsi_isa)ctx->isa_limit, MLSI_EXACT};
+    mlsi_pass_ctx p = {&graph, pc.device, &mlsi_cpu_backend, (mlsi_isa)pc.ctx->isa_limit,
+                       MLSI_EXACT};
     return mlsi_passes_run(&p, off, true);
 }
 
@@ -280,16 +211,16 @@ START_TEST(exp_product_overflows) { /* BO-07 */
     const float a[4] = {100, -200, 88, 0}, b[4] = {-100, 200, -88, 0};
     parse_line("  %2 = exp(%0) : f32[4]\n  %3 = exp(%1) : f32[4]\n  %4 = mul(%2, %3) : f32[4]", 4);
     for (int i = 0; i < 2; i++) {
-        OK(mlsys_tensor_create(device_handle, MLSYS_F32, 1, shape, &in[i]));
-        OK(mlsys_tensor_write(in[i], stream, i ? b : a, sizeof a));
+        OK(mlsys_tensor_create(pc.device_handle, MLSYS_F32, 1, shape, &in[i]));
+        OK(mlsys_tensor_write(in[i], pc.stream, i ? b : a, sizeof a));
     }
-    mlsys_program p = compile(&graph, &settings[0]);
-    OK(mlsys_program_run(p, stream, 2, in, 1, out));
+    mlsys_program p = pc_compile_inside(&pc, &graph, "");
+    OK(mlsys_program_run(p, pc.stream, 2, in, 1, out));
     const float *z = rg_view(out[0]).data;
     ck_assert(isinf(z[0]) && isnan(z[1])); /* exp of the sum would be 1 */
     ck_assert(z[2] > 0 && z[3] == 1);
-    release_all(in, 2);
-    release_all(out, 1);
+    pc_release(2, in);
+    pc_release(1, out);
     OK(mlsys_release(p));
     mlsi_graph_free(&graph);
 }
@@ -316,8 +247,8 @@ START_TEST(the_same_constant_is_one_value) {
     int32_t a, b, x, sum[3];
     const int64_t shape[1] = {4};
     mlsi_type type = {.dtype = MLSYS_F32, .rank = 1, .dims = {4}};
-    OK(mlsi_graph_init(&graph, ctx));
-    OK(mlsys_tensor_create(device_handle, MLSYS_F32, 1, shape, &t));
+    OK(mlsi_graph_init(&graph, pc.ctx));
+    OK(mlsys_tensor_create(pc.device_handle, MLSYS_F32, 1, shape, &t));
     OK(mlsi_pin(t, MLSYS_KIND_TENSOR, "test", &c));
     OK(mlsi_build_const(&graph, 0, c, &a));
     OK(mlsi_build_const(&graph, 0, c, &b));
@@ -374,14 +305,14 @@ START_TEST(fold_leaves_failing_nodes) {
           "  %1 = const f32[2] hex:0000803f00000040\n  %2 = const i32[1] hex:09000000\n"
           "  %3 = gather(%1, %2) {axis=0} : f32[1]\n  %4 = add(%3, %0) : f32[2]\n  output \"\" "
           "%4\n}\n");
-    OK(mlsys_tensor_create(device_handle, MLSYS_F32, 1, shape, &in[0]));
-    mlsys_program p = compile(&graph, &settings[0]);
-    ck_assert_int_ne(mlsys_program_run(p, stream, 1, in, 1, out), MLSYS_OK);
+    OK(mlsys_tensor_create(pc.device_handle, MLSYS_F32, 1, shape, &in[0]));
+    mlsys_program p = pc_compile_inside(&pc, &graph, "");
+    ck_assert_int_ne(mlsys_program_run(p, pc.stream, 1, in, 1, out), MLSYS_OK);
     ck_assert_msg(strstr(mlsys_last_error(), "gather") && strstr(mlsys_last_error(), "9"), "%s",
                   mlsys_last_error());
     ck_assert_ptr_null(out[0]);
     OK(mlsys_release(p));
-    release_all(in, 1);
+    pc_release(1, in);
     mlsi_graph_free(&graph);
 }
 END_TEST
@@ -408,7 +339,7 @@ START_TEST(fold_has_a_budget) {
     mlsi_type type = {.dtype = MLSYS_F32, .rank = 2, .dims = {256, 256}};
     mlsi_attr_iota iota = {.dtype = MLSYS_F32, .shape = {2, {256, 256}}};
     mlsi_attr_full full = {.dtype = MLSYS_F32, .value = 1};
-    OK(mlsi_graph_init(&graph, ctx));
+    OK(mlsi_graph_init(&graph, pc.ctx));
     OK(mlsi_build_input(&graph, 0, "x", &type, &v));
     OK(mlsi_build_node(&graph, 0, MLSI_OP_IOTA, &iota, 0, NULL, 1, &v));
     OK(mlsi_build_node(&graph, 0, MLSI_OP_FULL, &full, 0, NULL, 1, &one));
@@ -416,7 +347,7 @@ START_TEST(fold_has_a_budget) {
         OK(mlsi_build_node(&graph, 0, MLSI_OP_ADD, NULL, 2, (int32_t[]){v, one}, 1, &v));
     OK(mlsi_build_output(&graph, 0, NULL, v));
     OK(run_passes("fold2"));
-    ck_assert_uint_le(atomic_load(&ctx->alloc.peak_bytes), 80u << 20);
+    ck_assert_uint_le(atomic_load(&pc.ctx->alloc.peak_bytes), 80u << 20);
     ck_assert_int_gt(count(MLSI_OP_ADD), 300);
     ck_assert_int_lt(count(MLSI_OP_ADD), 500);
     mlsi_graph_free(&graph);
@@ -441,8 +372,8 @@ static void parse_doubling(int depth) {
             i, i + 1, i + 1);
     static char whole[65600];
     snprintf(whole, sizeof whole, "mlsys-ir 1\n%s", text);
-    OK(mlsi_graph_init(&graph, ctx));
-    OK(mlsi_graph_parse(&graph, device, whole));
+    OK(mlsi_graph_init(&graph, pc.ctx));
+    OK(mlsi_graph_parse(&graph, pc.device, whole));
 }
 
 START_TEST(calls_are_written_out) {
@@ -465,19 +396,19 @@ START_TEST(arguments_keep_their_places) {
           "  %2, %3 = call(%1, %0) {fn1=1} : f32[4], f32[4]\n  output \"\" %2\n  output \"\" "
           "%3\n}\n");
     for (int i = 0; i < 2; i++) {
-        OK(mlsys_tensor_create(device_handle, MLSYS_F32, 1, shape, &in[i]));
-        OK(mlsys_tensor_write(in[i], stream, i ? (float[]){1, 2, 3, 4} : (float[]){9, 7, 5, 2},
+        OK(mlsys_tensor_create(pc.device_handle, MLSYS_F32, 1, shape, &in[i]));
+        OK(mlsys_tensor_write(in[i], pc.stream, i ? (float[]){1, 2, 3, 4} : (float[]){9, 7, 5, 2},
                               16));
     }
-    interpret(&graph, 2, in, 2, want);
-    mlsys_program p = compile(&graph, &settings[0]);
-    OK(mlsys_program_run(p, stream, 2, in, 2, out));
+    pc_interpret_inside(&pc, &graph, 2, in, 2, want);
+    mlsys_program p = pc_compile_inside(&pc, &graph, "");
+    OK(mlsys_program_run(p, pc.stream, 2, in, 2, out));
     for (int o = 0; o < 2; o++)
         ck_assert_int_eq(rg_difference(out[o], want[o]), -1);
     ck_assert(((const float *)rg_view(out[1]).data)[0] == 1 - 9);
-    release_all(in, 2);
-    release_all(out, 2);
-    release_all(want, 2);
+    pc_release(2, in);
+    pc_release(2, out);
+    pc_release(2, want);
     OK(mlsys_release(p));
     mlsi_graph_free(&graph);
 }
@@ -501,12 +432,12 @@ START_TEST(shared_callees) {
           "  %2 = call(%1) {fn1=1} : f32[4]\n  output \"\" %2\n}\n");
     mlsi_graph copy;
     int32_t func;
-    OK(mlsi_graph_init(&copy, ctx));
+    OK(mlsi_graph_init(&copy, pc.ctx));
     OK(mlsi_graph_import(&copy, &graph, 0, &func));
     ck_assert_int_eq(func, 1);
     OK(mlsi_graph_verify(&copy));
     mlsi_graph_free(&copy);
-    mlsys_program p = compile(&graph, &settings[0]);
+    mlsys_program p = pc_compile_inside(&pc, &graph, "");
     OK(mlsys_release(p));
     mlsi_graph_free(&graph);
 }
