@@ -98,13 +98,19 @@ static mlsi_type any_type(gen *x, bool constant) {
 static void add_const(gen *x) {
     mlsi_type t = any_type(x, true);
     mlsi_layout l;
+    mlsys_tensor handle;
+    mlsi_tensor *tensor;
     int32_t v;
-    char bytes[4096];
     ck_assert_int_eq(mlsi_layout_row_major(&l, t.dtype, t.rank, t.dims), MLSYS_OK);
-    ck_assert_uint_le(mlsi_layout_bytes(&l), sizeof bytes);
-    mlsi_view view = mlsi_view_of(bytes, &l);
+    ck_assert_int_eq(mlsi_tensor_new(x->device, &l, &handle), MLSYS_OK);
+    mlsi_view view = rg_view(handle);
     rg_fill(x->r, &view);
-    ck_assert_int_eq(mlsi_build_const_bytes(x->g, x->func, x->device, &l, bytes, &v), MLSYS_OK);
+    for (int64_t k = pick(x, -1, 2); k > 0; k--)
+        handle = rg_random_view(x->r, handle);
+    ck_assert_int_eq(mlsi_pin(handle, MLSYS_KIND_TENSOR, "const", &tensor), MLSYS_OK);
+    ck_assert_int_eq(mlsi_build_const(x->g, x->func, tensor, &v), MLSYS_OK);
+    mlsi_unpin(tensor);
+    ck_assert_int_eq(mlsys_release(handle), MLSYS_OK);
     keep(x, v);
 }
 

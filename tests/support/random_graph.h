@@ -28,6 +28,9 @@ void rg_inputs(kc_rng *r, const mlsi_graph *g, mlsys_device device, rg_extents e
 /* All kinds of values of its dtype. */
 void rg_fill(kc_rng *r, const mlsi_view *v);
 
+/* A view of t: transposed, reversed, every second row, or with an axis repeated. Releases t. */
+mlsys_tensor rg_random_view(kc_rng *r, mlsys_tensor t);
+
 /* Same dtype, shape and bits, NaN equal to NaN: the index of the first difference, or -1. */
 int64_t rg_difference(mlsys_tensor a, mlsys_tensor b);
 /* A view of a tensor's memory. */

@@ -60,3 +60,23 @@ int64_t rg_difference(mlsys_tensor a, mlsys_tensor b) {
     }
     return -1;
 }
+
+mlsys_tensor rg_random_view(kc_rng *r, mlsys_tensor t) {
+    mlsys_tensor v = NULL;
+    int64_t shape[MLSYS_MAX_DIMS];
+    mlsys_status st = MLSYS_OK;
+    int32_t rank = rg_view(t).rank;
+    switch (rank ? kc_int(r, 0, 3) : 3) {
+    case 0: st = mlsys_tensor_transpose(t, 0, rank - 1, &v); break;
+    case 1: st = mlsys_tensor_reverse(t, (int32_t)kc_int(r, 0, rank - 1), &v); break;
+    case 2: st = mlsys_tensor_slice(t, 0, kc_int(r, 0, 1), INT64_MAX, 2, &v); break;
+    default:
+        shape[0] = kc_int(r, 1, 3);
+        st = mlsys_tensor_shape(t, MLSYS_MAX_DIMS - 1, shape + 1, &rank);
+        if (st == MLSYS_OK) st = mlsys_tensor_broadcast(t, rank + 1, shape, &v);
+        break;
+    }
+    if (st != MLSYS_OK) ck_abort_msg("constant: %s", mlsys_last_error());
+    ck_assert_int_eq(mlsys_release(t), MLSYS_OK);
+    return v;
+}

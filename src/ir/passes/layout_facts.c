@@ -13,7 +13,7 @@ static void slice_flags(const mlsi_attr_slice *a, const mlsi_operand *source, ml
         first++;
     for (int d = 0; d < o->rank; d++) {
         bool same = source->shape[d] >= 0 && source->shape[d] == o->shape[d];
-        bool open = a->starts.v[d] == 0 && a->stops.v[d] == INT64_MAX;
+        bool open = a->starts.v[d] == 0 && a->stops.v[d] == INT64_MAX && a->steps.v[d] == 1;
         if (a->steps.v[d] != 1 && !extent_is_one(o, d)) adjacent = false;
         if (d > first && !(same || open)) adjacent = false;
     }
