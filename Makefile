@@ -277,7 +277,7 @@ bench-llm: lib $(OUT)/bench/bench_llm ## language models beside llama.cpp (MLSYS
 # ---- source care -------------------------------------------------------------------------------
 FORMAT_SRC = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.inc' '*.cu' '*.cuh' '*.cpp')
 format: ## rewrite C, C++ and CUDA sources by .clang-format
-	$(CLANG_FORMAT) -i $(FORMAT_SRC)
+	@$(CLANG_FORMAT) -i $(FORMAT_SRC)
 format-check:
 	@$(CLANG_FORMAT) --dry-run -Werror $(FORMAT_SRC) && echo "format-check: $(words $(FORMAT_SRC)) files"
 lint: shared $(OUT)/tools/check_ops $(OUT)/tools/gen_op_docs ## layers, symbols, sizes, op rules, docs, generated files, static analysis

@@ -273,7 +273,8 @@ const char *mlsi_layout_text(const mlsi_layout *l, char *buf, int cap) {
 mlsi_view mlsi_view_of(void *storage_base, const mlsi_layout *l) {
     const mlsi_dtype_info *info = mlsi_dtype_get(l->dtype);
     mlsi_view v = {.dtype = l->dtype, .rank = l->rank};
-    v.data = (char *)storage_base + l->offset / info->block_elems * info->block_bytes;
+    if (storage_base)
+        v.data = (char *)storage_base + l->offset / info->block_elems * info->block_bytes;
     for (int d = 0; d < l->rank; d++) {
         v.shape[d] = l->shape[d];
         v.strides[d] = l->strides[d];

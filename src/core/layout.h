@@ -56,6 +56,7 @@ typedef struct mlsi_view {
     int64_t strides[MLSYS_MAX_DIMS];
 } mlsi_view;
 
+/* A NULL base gives a view without data. */
 mlsi_view mlsi_view_of(void *storage_base, const mlsi_layout *l);
 int64_t mlsi_view_count(const mlsi_view *v);
 bool mlsi_view_contiguous(const mlsi_view *v);

@@ -116,8 +116,7 @@ static void bind_operand(const mlsi_routine *r, mlsi_bound_routine *br, int64_t 
     if (value < 0) return;
     const mlsi_layout *l = &br->layouts[value];
     const mlsi_dtype_info *info = mlsi_dtype_get(l->dtype);
-    *view = mlsi_view_of(NULL, l);
-    view->data = NULL;
+    *view = mlsi_view_of(NULL, l); /* each run says where */
     br->operand_slot[at] = r->slot_of[value];
     br->operand_offset[at] = l->offset / info->block_elems * info->block_bytes;
 }

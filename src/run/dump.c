@@ -15,7 +15,8 @@ static void add_cost(mlsi_op_cost *sum, const mlsi_op_cost *c) {
     sum->bytes_written += c->bytes_written;
 }
 
-void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routine, mlsi_op_cost *out) {
+void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routine,
+                       mlsi_op_cost *out) {
     mlsi_op_cost c;
     memset(out, 0, sizeof *out);
     for (int64_t i = 0; i < p->routines[routine].n_steps; i++) {
@@ -41,8 +42,11 @@ void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine,
     const mlsi_node *node = &p->graph.funcs[r->func].nodes[s->node];
     const mlsi_op_def *def = mlsi_op_get(s->op);
     const mlsi_view *operands = br->operands + s->first_operand;
-    mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step], .n_in = node->n_in,
-                        .n_out = node->n_out, .in = operands, .out = operands + node->n_in};
+    mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step],
+                        .n_in = node->n_in,
+                        .n_out = node->n_out,
+                        .in = operands,
+                        .out = operands + node->n_in};
     memset(out, 0, sizeof *out);
     if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE) {
         *out = control_cost(b, node);
@@ -50,7 +54,8 @@ void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine,
     }
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0) out->bytes_read += view_bytes(&a.in[i]);
-    for (int i = 0; i < node->n_out; i++) out->bytes_written += view_bytes(&a.out[i]);
+    for (int i = 0; i < node->n_out; i++)
+        out->bytes_written += view_bytes(&a.out[i]);
     if (def->cost) def->cost(&a, out);
 }
 

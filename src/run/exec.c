@@ -53,13 +53,17 @@ static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
     return call_routine(x, (int32_t)fn, a->in + 1, out, a->work);
 }
 
+static void move(void *to, const void *from, uint64_t bytes) {
+    if (bytes) memcpy(to, from, bytes); /* empty tensors may have no address */
+}
+
 static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
     char *next[MLSI_MAX_OPERANDS], *at = (char *)a->work + MLSI_PLAN_ALIGN;
     for (int i = 0; i < a->n_out; i++) {
         next[i] = at;
         at += mlsi_plan_align(view_bytes(&a->out[i]));
-        memcpy(a->out[i].data, a->in[i].data, view_bytes(&a->out[i]));
+        move(a->out[i].data, a->in[i].data, view_bytes(&a->out[i]));
     }
     char *flag = a->work;
     for (;;) {
@@ -67,7 +71,7 @@ static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
         if (!*flag) return MLSYS_OK;
         MLSI_TRY(call_routine(x, (int32_t)c->fn2, a->out, next, at));
         for (int i = 0; i < a->n_out; i++)
-            memcpy(a->out[i].data, next[i], view_bytes(&a->out[i]));
+            move(a->out[i].data, next[i], view_bytes(&a->out[i]));
     }
 }
 
@@ -105,7 +109,8 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
     mlsi_view *operands = br->operands + s->first_operand;
     for (int k = 0; k < node->n_in + node->n_out; k++) {
         int32_t slot = br->operand_slot[s->first_operand + k];
-        if (slot >= 0) operands[k].data = br->base[slot] + br->operand_offset[s->first_operand + k];
+        char *base = slot >= 0 ? br->base[slot] : NULL;
+        operands[k].data = base ? base + br->operand_offset[s->first_operand + k] : NULL;
     }
     mlsi_kernel_args a = {.attrs = br->attrs + br->attr_offset[i],
                           .n_in = node->n_in,

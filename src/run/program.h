@@ -212,6 +212,7 @@ mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_te
 /* Of one step, by the op's rule; of an if its dearer branch, of a while one turn. */
 void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine, int64_t step,
                     mlsi_op_cost *out);
-void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routine, mlsi_op_cost *out);
+void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routine,
+                       mlsi_op_cost *out);
 
 #endif

@@ -268,7 +268,8 @@ static mlsys_status check_types(reader *r, int32_t n_out, const int32_t *out) {
     for (int i = 0; i < n_out; i++) {
         if (i) MLSI_TRY(expect(r, ","));
         MLSI_TRY(read_type(r, &t));
-        if (!mlsi_type_equal(&t, mlsi_type_of(r->g, r->func, out[i])) && !mlsi_fault(MLSI_FAULT_IR_TYPES))
+        if (!mlsi_type_equal(&t, mlsi_type_of(r->g, r->func, out[i])) &&
+            !mlsi_fault(MLSI_FAULT_IR_TYPES))
             return fail(r, "the written type is not the op's");
     }
     return MLSYS_OK;

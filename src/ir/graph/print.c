@@ -22,7 +22,8 @@ static void print_string(const char *s, mlsi_text *out) {
     mlsi_text_add(out, "\"");
     for (; s && *s; s++) {
         unsigned char c = (unsigned char)*s;
-        bool plain = c >= 32 && c <= 126 && c != '\\' && (c != '"' || mlsi_fault(MLSI_FAULT_IR_ESCAPE));
+        bool plain =
+            c >= 32 && c <= 126 && c != '\\' && (c != '"' || mlsi_fault(MLSI_FAULT_IR_ESCAPE));
         if (!plain)
             mlsi_text_add(out, "\\x%02x", c);
         else
