@@ -53,9 +53,12 @@ static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
     return call_routine(x, (int32_t)fn, a->in + 1, out, a->work);
 }
 
+/* Empty tensors, and a scratch of no bytes, may have no address. */
 static void move(void *to, const void *from, uint64_t bytes) {
-    if (bytes) memcpy(to, from, bytes); /* empty tensors may have no address */
+    if (bytes) memcpy(to, from, bytes);
 }
+
+static char *forward(char *base, uint64_t bytes) { return bytes ? base + bytes : base; }
 
 static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
@@ -136,7 +139,7 @@ static mlsys_status run_routine(const exec *x, int32_t index, char *arena) {
     const mlsi_routine *r = &x->p->routines[index];
     mlsi_bound_routine *br = &x->b->routines[index];
     for (int64_t s = 0; s < r->n_slots; s++) {
-        if (r->slots[s].kind == MLSI_SLOT_SCRATCH) br->base[s] = arena + br->slot_offset[s];
+        if (r->slots[s].kind == MLSI_SLOT_SCRATCH) br->base[s] = forward(arena, br->slot_offset[s]);
         if (r->slots[s].kind == MLSI_SLOT_CONST)
             br->base[s] = mlsi_tensor_view_of(x->p->graph.consts[r->slots[s].index]).data;
     }
@@ -272,7 +275,7 @@ static mlsi_view dense_view(const mlsi_tensor *t, char **at) {
     /* the shape was checked when the tensor was made */
     (void)mlsi_layout_row_major(&l, t->layout.dtype, t->layout.rank, t->layout.shape);
     mlsi_view dense = mlsi_view_of(*at, &l);
-    *at += mlsi_plan_align(mlsi_layout_bytes(&l));
+    *at = forward(*at, mlsi_plan_align(mlsi_layout_bytes(&l)));
     return dense;
 }
 
@@ -297,7 +300,7 @@ static mlsys_status run_main(run_args *ra) {
     const mlsi_routine *r = &x->p->routines[0];
     mlsi_bound_routine *br = &x->b->routines[0];
     MLSI_TRY(reserve(ra, br->arena_bytes));
-    char *at = x->s->scratch + br->arena_bytes;
+    char *at = forward(x->s->scratch, br->arena_bytes);
     char *outputs[MLSI_MAX_ARGS];
     for (int o = 0; o < ra->n_out; o++)
         outputs[o] = dense_view(ra->out[o], &at).data;
