@@ -5,15 +5,31 @@
 #include "core/faults.h"
 #include "cpu/kernels/quant.h"
 
-/* The compiler must take p for an unknown address: what it points to is loaded where it is used. */
-#define HIDE(p) __asm__("" : "+r"(p))
-/* ... and finish this value here: keeps the chains interleaved. */
-#if defined(MLSI_ISA_IS_AVX512)
-#define FINISH(v) __asm__ volatile("" : "+v"(v))
-#elif defined(MLSI_ISA_IS_AVX2)
-#define FINISH(v) __asm__ volatile("" : "+x"(v))
-#else
+/* Operands that live in memory, used where they stand: left to itself the compiler loads them early and
+ * spills other registers for it. FINISH(v): compute v here; it keeps the chains interleaved. */
+#if defined(MLSI_ISA_IS_PORTABLE)
 #define FINISH(v) ((void)0)
+V_FN VF load_here(const float *p) { return vf_load(p); }
+V_FN VF mul_memory(VF a, const float *p) { return vf_mul(a, vf_load(p)); }
+V_FN VF fma_memory(VF a, const float *p, VF c) { return vf_fma(a, vf_load(p), c); }
+#else
+#define FINISH(v) __asm__ volatile("" : "+v"(v))
+V_FN VF load_here(const float *p) {
+    VF v;
+    __asm__ volatile("vmovaps %1, %0" : "=v"(v) : "m"(*(const VF *)(const void *)p));
+    return v;
+}
+V_FN VF mul_memory(VF a, const float *p) {
+    VF v;
+    __asm__ volatile("vmulps %2, %1, %0" : "=v"(v) : "v"(a), "m"(*(const VF *)(const void *)p));
+    return v;
+}
+V_FN VF fma_memory(VF a, const float *p, VF c) {
+    __asm__ volatile("vfmadd132ps %2, %1, %0"
+                     : "+v"(a)
+                     : "v"(c), "m"(*(const VF *)(const void *)p));
+    return a;
+}
 #endif
 
 enum { QUANT_GROUPS = QUANT_ROWS / VF_LANES }; /* registers that hold a panel's rows */
