@@ -202,7 +202,7 @@ static bool run_kernels(void *user) {
                               .n_out = node->n_out,
                               .in = operands,
                               .out = operands + node->n_in,
-                              .packed = step->pack >= 0 ? p->packs[step->pack].data : NULL,
+                              .packed = mlsi_step_packed(p, step),
                               .work = br->work_bytes[i] ? (char *)s->scratch + br->work_offset[i]
                                                         : NULL,
                               .work_bytes = br->work_bytes[i],

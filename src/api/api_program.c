@@ -141,8 +141,7 @@ static void add_costs(const mlsi_program *p, const mlsi_bound *b, mlsys_cost *c)
     for (int64_t s = 0; s < r->n_slots; s++)
         if (r->slots[s].kind == MLSI_SLOT_OUTPUT && r->slots[s].value >= 0)
             c->peak_bytes += br->slot_bytes[s];
-    for (int64_t i = 0; i < p->n_packs; i++)
-        c->constant_bytes += p->packs[i].bytes;
+    c->constant_bytes = p->packed_bytes;
     for (int64_t i = 0; i < p->graph.n_consts; i++)
         c->constant_bytes += mlsi_layout_bytes(&p->graph.consts[i]->layout);
 }

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { ALIGN = 64, CHUNK_BYTES = 64 * 1024 };
+enum { ALIGN = 64, LARGE_PAGE = 2 << 20, CHUNK_BYTES = 64 * 1024 };
 
 typedef struct block_header {
     uint64_t bytes; /* of the whole block, header included */
@@ -78,6 +79,13 @@ void mlsi_mem_free(mlsi_alloc *a, void *p) {
     uint64_t bytes = ((block_header *)block)->bytes;
     atomic_fetch_sub(&a->live_bytes, bytes);
     a->hooks.dealloc(a->hooks.user, MLSYS_CPU, 0, block, bytes);
+}
+
+void mlsi_mem_large_pages(const mlsi_alloc *a, void *p, uint64_t bytes) {
+    uintptr_t first = ((uintptr_t)p + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+    uintptr_t end = ((uintptr_t)p + bytes) / LARGE_PAGE * LARGE_PAGE;
+    if (a->hooks.alloc != default_alloc || first >= end) return;
+    (void)madvise((void *)first, end - first, MADV_HUGEPAGE); /* only advice */
 }
 
 mlsys_status mlsi_mem_grow(mlsi_alloc *a, void **items, int64_t *cap, int64_t need,

@@ -40,6 +40,9 @@ mlsys_status mlsi_mem_alloc(mlsi_alloc *a, uint64_t bytes, void **out);
 /* count * size zeroed bytes, overflow checked. */
 mlsys_status mlsi_mem_zalloc(mlsi_alloc *a, uint64_t count, uint64_t size, void **out);
 void mlsi_mem_free(mlsi_alloc *a, void *p);
+/* Advises the system to hold a block that is read in full, again and again, in large pages. Does nothing
+ * to memory of the user's hooks. */
+void mlsi_mem_large_pages(const mlsi_alloc *a, void *p, uint64_t bytes);
 /* Grow *items (of item_size, capacity *cap) to hold need items; contents kept, new part zeroed. */
 mlsys_status mlsi_mem_grow(mlsi_alloc *a, void **items, int64_t *cap, int64_t need,
                            uint64_t item_size);

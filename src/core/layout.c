@@ -289,6 +289,11 @@ int64_t mlsi_view_count(const mlsi_view *v) {
     return n;
 }
 
+uint64_t mlsi_view_bytes(const mlsi_view *v) {
+    const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
+    return (uint64_t)(mlsi_view_count(v) / info->block_elems) * (uint64_t)info->block_bytes;
+}
+
 bool mlsi_view_contiguous(const mlsi_view *v) { return dense(v->rank, v->shape, v->strides); }
 
 void mlsi_view_range(const mlsi_view *v, uintptr_t *low, uintptr_t *high) {

@@ -59,6 +59,8 @@ typedef struct mlsi_view {
 /* A NULL base gives a view without data. */
 mlsi_view mlsi_view_of(void *storage_base, const mlsi_layout *l);
 int64_t mlsi_view_count(const mlsi_view *v);
+/* Of its elements, however far apart they lie. */
+uint64_t mlsi_view_bytes(const mlsi_view *v);
 bool mlsi_view_contiguous(const mlsi_view *v);
 /* Byte range [low, high) that the view touches, as addresses; empty views give low == high. */
 void mlsi_view_range(const mlsi_view *v, uintptr_t *low, uintptr_t *high);

@@ -145,7 +145,7 @@ static mlsys_status bind_step(const mlsi_program *p, const mlsi_routine *r, mlsi
                                  .n_out = node->n_out,
                                  .in = operands,
                                  .out = operands + node->n_in,
-                                 .packed = s->pack >= 0 ? p->packs[s->pack].data : NULL,
+                                 .packed = mlsi_step_packed(p, s),
                                  .pool = p->graph.ctx->pool};
         work = s->kernel->work(&args, mlsi_pool_threads(p->graph.ctx->pool));
     }

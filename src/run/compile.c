@@ -53,8 +53,7 @@ void mlsi_program_free(mlsi_program *p) {
         mlsi_mem_free(a, p->routines[i].slot_of);
         mlsi_mem_free(a, p->routines[i].alias_input);
     }
-    for (int64_t i = 0; i < p->n_packs; i++)
-        mlsi_mem_free(a, p->packs[i].data);
+    mlsi_mem_free(a, p->packed);
     mlsi_mem_free(a, p->routines);
     mlsi_mem_free(a, p->packs);
     mlsi_mem_free(a, p->const_ranges);

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static uint64_t view_bytes(const mlsi_view *v) {
-    const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
-    return (uint64_t)(mlsi_view_count(v) / info->block_elems) * (uint64_t)info->block_bytes;
-}
-
 static void add_cost(mlsi_op_cost *sum, const mlsi_op_cost *c) {
     sum->flops += c->flops;
     sum->transcendentals += c->transcendentals;
@@ -42,20 +37,22 @@ void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine,
     const mlsi_node *node = &p->graph.funcs[r->func].nodes[s->node];
     const mlsi_op_def *def = mlsi_op_get(s->op);
     const mlsi_view *operands = br->operands + s->first_operand;
+    const int32_t *slot = br->operand_slot + s->first_operand;
     mlsi_cost_args a = {.attrs = br->attrs + br->attr_offset[step],
                         .n_in = node->n_in,
                         .n_out = node->n_out,
                         .in = operands,
-                        .out = operands + node->n_in};
+                        .out = operands + node->n_in,
+                        .in_place = node->n_in > 0 && slot[0] >= 0 && slot[0] == slot[node->n_in]};
     memset(out, 0, sizeof *out);
     if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE) {
         *out = control_cost(b, node);
         return;
     }
     for (int i = 0; i < node->n_in; i++)
-        if (node->in[i] >= 0) out->bytes_read += view_bytes(&a.in[i]);
+        if (node->in[i] >= 0) out->bytes_read += mlsi_view_bytes(&a.in[i]);
     for (int i = 0; i < node->n_out; i++)
-        out->bytes_written += view_bytes(&a.out[i]);
+        out->bytes_written += mlsi_view_bytes(&a.out[i]);
     if (def->cost) def->cost(&a, out);
 }
 

@@ -12,10 +12,8 @@ typedef struct exec {
 
 static mlsys_status run_routine(const exec *x, int32_t index, char *arena);
 
-static uint64_t view_bytes(const mlsi_view *v) {
-    const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
-    return (uint64_t)(mlsi_view_count(v) / info->block_elems) * (uint64_t)info->block_bytes;
-}
+/* The scratch of a routine that needs none: its empty tensors have an address all the same. */
+static _Alignas(MLSI_PLAN_ALIGN) char nothing[MLSI_PLAN_ALIGN];
 
 /* Layout of a while node's work: predicate, next values, then the larger of the two arenas. */
 mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
@@ -28,7 +26,7 @@ mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
     if (node->op == MLSI_OP_IF) return MLSYS_OK;
     *out += MLSI_PLAN_ALIGN; /* below 2^63 + 64 */
     for (int i = 0; i < node->n_out; i++)
-        if (!mlsi_add_u64(*out, mlsi_plan_align(view_bytes(&operands[node->n_in + i])), out))
+        if (!mlsi_add_u64(*out, mlsi_plan_align(mlsi_view_bytes(&operands[node->n_in + i])), out))
             return mlsi_fail(MLSYS_E_SHAPE, "program: while carries more than 2^64 bytes");
     return MLSYS_OK;
 }
@@ -53,20 +51,13 @@ static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
     return call_routine(x, (int32_t)fn, a->in + 1, out, a->work);
 }
 
-/* Empty tensors, and a scratch of no bytes, may have no address. */
-static void move(void *to, const void *from, uint64_t bytes) {
-    if (bytes) memcpy(to, from, bytes);
-}
-
-static char *forward(char *base, uint64_t bytes) { return bytes ? base + bytes : base; }
-
 static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
     char *next[MLSI_MAX_OPERANDS], *at = (char *)a->work + MLSI_PLAN_ALIGN;
     for (int i = 0; i < a->n_out; i++) {
         next[i] = at;
-        at += mlsi_plan_align(view_bytes(&a->out[i]));
-        move(a->out[i].data, a->in[i].data, view_bytes(&a->out[i]));
+        at += mlsi_plan_align(mlsi_view_bytes(&a->out[i]));
+        memcpy(a->out[i].data, a->in[i].data, mlsi_view_bytes(&a->out[i]));
     }
     char *flag = a->work;
     for (;;) {
@@ -74,7 +65,7 @@ static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
         if (!*flag) return MLSYS_OK;
         MLSI_TRY(call_routine(x, (int32_t)c->fn2, a->out, next, at));
         for (int i = 0; i < a->n_out; i++)
-            move(a->out[i].data, next[i], view_bytes(&a->out[i]));
+            memcpy(a->out[i].data, next[i], mlsi_view_bytes(&a->out[i]));
     }
 }
 
@@ -112,15 +103,14 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
     mlsi_view *operands = br->operands + s->first_operand;
     for (int k = 0; k < node->n_in + node->n_out; k++) {
         int32_t slot = br->operand_slot[s->first_operand + k];
-        char *base = slot >= 0 ? br->base[slot] : NULL;
-        operands[k].data = base ? base + br->operand_offset[s->first_operand + k] : NULL;
+        if (slot >= 0) operands[k].data = br->base[slot] + br->operand_offset[s->first_operand + k];
     }
     mlsi_kernel_args a = {.attrs = br->attrs + br->attr_offset[i],
                           .n_in = node->n_in,
                           .n_out = node->n_out,
                           .in = operands,
                           .out = operands + node->n_in,
-                          .packed = s->pack >= 0 ? x->p->packs[s->pack].data : NULL,
+                          .packed = mlsi_step_packed(x->p, s),
                           .work = br->work_bytes[i] ? arena + br->work_offset[i] : NULL,
                           .work_bytes = br->work_bytes[i],
                           .pool = x->p->graph.ctx->pool};
@@ -138,8 +128,9 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
 static mlsys_status run_routine(const exec *x, int32_t index, char *arena) {
     const mlsi_routine *r = &x->p->routines[index];
     mlsi_bound_routine *br = &x->b->routines[index];
+    if (!arena) arena = nothing;
     for (int64_t s = 0; s < r->n_slots; s++) {
-        if (r->slots[s].kind == MLSI_SLOT_SCRATCH) br->base[s] = forward(arena, br->slot_offset[s]);
+        if (r->slots[s].kind == MLSI_SLOT_SCRATCH) br->base[s] = arena + br->slot_offset[s];
         if (r->slots[s].kind == MLSI_SLOT_CONST)
             br->base[s] = mlsi_tensor_view_of(x->p->graph.consts[r->slots[s].index]).data;
     }
@@ -275,7 +266,7 @@ static mlsi_view dense_view(const mlsi_tensor *t, char **at) {
     /* the shape was checked when the tensor was made */
     (void)mlsi_layout_row_major(&l, t->layout.dtype, t->layout.rank, t->layout.shape);
     mlsi_view dense = mlsi_view_of(*at, &l);
-    *at = forward(*at, mlsi_plan_align(mlsi_layout_bytes(&l)));
+    *at += mlsi_plan_align(mlsi_layout_bytes(&l));
     return dense;
 }
 
@@ -300,7 +291,7 @@ static mlsys_status run_main(run_args *ra) {
     const mlsi_routine *r = &x->p->routines[0];
     mlsi_bound_routine *br = &x->b->routines[0];
     MLSI_TRY(reserve(ra, br->arena_bytes));
-    char *at = forward(x->s->scratch, br->arena_bytes);
+    char *at = x->s->scratch ? x->s->scratch + br->arena_bytes : nothing;
     char *outputs[MLSI_MAX_ARGS];
     for (int o = 0; o < ra->n_out; o++)
         outputs[o] = dense_view(ra->out[o], &at).data;

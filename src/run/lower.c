@@ -61,10 +61,11 @@ static mlsys_status find_pack(mlsi_program *p, const mlsi_node *node, const mlsi
                       .op = node->op,
                       .attrs = node->attrs,
                       .kernel = k,
+                      .offset = p->packed_bytes,
                       .bytes = k->pack_bytes(&view, node->attrs)};
     MLSI_TRY(MLSI_GROW(p->graph.alloc, &p->packs, &p->cap_packs, p->n_packs + 1));
-    MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, pack.bytes, &pack.data));
-    k->pack(&view, node->attrs, pack.data, p->graph.ctx->pool);
+    if (!mlsi_add_u64(p->packed_bytes, mlsi_plan_align(pack.bytes), &p->packed_bytes))
+        return mlsi_fail(MLSYS_E_SHAPE, "compile: packed constants exceed 2^64 bytes");
     *out = (int32_t)p->n_packs;
     p->packs[p->n_packs++] = pack;
     return MLSYS_OK;
@@ -246,10 +247,23 @@ static mlsys_status find_const_ranges(mlsi_program *p) {
     return MLSYS_OK;
 }
 
+static mlsys_status pack_constants(mlsi_program *p) {
+    if (!p->n_packs) return MLSYS_OK;
+    MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, p->packed_bytes, (void **)&p->packed));
+    mlsi_mem_large_pages(p->graph.alloc, p->packed, p->packed_bytes);
+    for (int64_t i = 0; i < p->n_packs; i++) {
+        const mlsi_pack *k = &p->packs[i];
+        mlsi_view view = mlsi_tensor_view_of(p->graph.consts[k->constant]);
+        k->kernel->pack(&view, k->attrs, p->packed + k->offset, p->graph.ctx->pool);
+    }
+    return MLSYS_OK;
+}
+
 mlsys_status mlsi_lower(mlsi_program *p) {
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
     p->n_routines = p->graph.n_funcs;
     for (int32_t f = 0; f < p->n_routines; f++)
         MLSI_TRY(lower_func(p, f));
+    MLSI_TRY(pack_constants(p));
     return find_const_ranges(p);
 }

@@ -52,8 +52,7 @@ typedef struct mlsi_pack {
     mlsi_op op;
     const void *attrs; /* of the node: they decide the packing too */
     const mlsi_kernel *kernel;
-    void *data;
-    uint64_t bytes;
+    uint64_t offset, bytes; /* in the program's packed constants */
 } mlsi_pack;
 
 /* Addresses that something touches; low == high when nothing. */
@@ -85,9 +84,16 @@ typedef struct mlsi_program {
     int64_t n_routines;
     mlsi_pack *packs;
     int64_t n_packs, cap_packs;
+    char *packed; /* one block, so that large pages hold it */
+    uint64_t packed_bytes;
     mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
     int64_t n_const_ranges;
 } mlsi_program;
+
+/* The packed constant of a step, NULL when it has none. */
+static inline const void *mlsi_step_packed(const mlsi_program *p, const mlsi_step *s) {
+    return s->pack >= 0 ? p->packed + p->packs[s->pack].offset : NULL;
+}
 
 /* plan.c */
 typedef struct mlsi_interval {

@@ -322,6 +322,22 @@ START_TEST(costs_are_the_formulas) {
 }
 END_TEST
 
+/* Ops that read a part of an operand say so. */
+START_TEST(costs_count_what_is_read) {
+    mlsi_ctx *ctx = op_ctx_new();
+    ck_assert_uint_eq(cost_of(ctx, "gather", "f16[50,6]; i32[3]", "", 1).bytes_read,
+                      3 * 6 * 2 + 3 * 4);
+    ck_assert_uint_eq(cost_of(ctx, "embedding", "q8_0[50,64]; i64[3]", "", 1).bytes_read,
+                      3 * 2 * 34 + 3 * 8);
+    ck_assert_uint_eq(
+        cost_of(ctx, "dynamic_slice", "f32[50,6]; i64[2]", "sizes=[2,3]", 1).bytes_read,
+        2 * 3 * 4 + 2 * 8);
+    ck_assert_uint_eq(
+        cost_of(ctx, "slice", "f32[50]", "starts=[0], stops=[9], steps=[2]", 1).bytes_read, 5 * 4);
+    op_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(schema_names_every_operand_and_attribute) {
     mlsi_alloc alloc;
     mlsi_alloc_init(&alloc, NULL);
@@ -356,6 +372,7 @@ int main(void) {
     tcase_add_test(tc, symbolic_types_agree_with_static_ones);
     tcase_add_test(tc, views_hold_the_elements_of_the_reference);
     tcase_add_test(tc, costs_are_the_formulas);
+    tcase_add_test(tc, costs_count_what_is_read);
     tcase_add_test(tc, schema_names_every_operand_and_attribute);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

@@ -188,6 +188,26 @@ START_TEST(results_do_not_land_on_what_is_needed) {
 }
 END_TEST
 
+/* Written in place only the window moves; else the whole tensor does. */
+START_TEST(update_costs_its_window_in_place) {
+    for (int donated = 0; donated < 2; donated++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "functions 1\nfunc 0 \"main\" {\n  %%0 = input \"x\" : f32[1000]%s\n"
+                 "  %%1 = input \"u\" : f32[100]\n  %%2 = input \"at\" : i64[1]\n"
+                 "  %%3 = dynamic_update_slice(%%0, %%1, %%2) : f32[1000]\n  output \"y\" %%3\n}\n",
+                 donated ? " donated" : "");
+        mlsys_graph g = pc_parse(&pc, text);
+        mlsys_program p = pc_compile(&pc, g, "");
+        mlsys_cost cost = {.size = sizeof cost};
+        OK(mlsys_program_cost(p, 0, NULL, NULL, &cost));
+        ck_assert_uint_eq(cost.bytes_written, donated ? 100 * 4 : 1000 * 4);
+        OK(mlsys_release(p));
+        OK(mlsys_release(g));
+    }
+}
+END_TEST
+
 START_TEST(chains_run_in_place) {
     mlsys_graph g =
         pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[1024] donated\n"
@@ -333,6 +353,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, overlapping_update, 0, 2);
     tcase_add_loop_test(tc, results_do_not_land_on_what_is_needed, 0, N_TEMPTING);
+    tcase_add_test(tc, update_costs_its_window_in_place);
     tcase_add_test(tc, chains_run_in_place);
     tcase_add_test(tc, donated_memory_keeps_the_output_shape);
     tcase_add_test(tc, random_programs_with_donation);

@@ -188,6 +188,7 @@ typedef struct fetch {
 } fetch;
 
 static void fetch_portion(fetch *f) {
+    if (f->at == f->end) return; /* both may be NULL */
     const char *end = f->end - f->at < f->portion ? f->end : f->at + f->portion;
     for (; f->at < end; f->at += 64)
         __builtin_prefetch(f->at, 0, 2);

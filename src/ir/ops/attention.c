@@ -260,7 +260,7 @@ static mlsys_status ref_attention(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
-/* All keys count: what masks hide is not known here. */
+/* All keys count, an upper bound: what masks and kv_len hide is known only in the run. */
 static void cost_attention(const mlsi_cost_args *a, mlsi_op_cost *c) {
     const mlsi_view *q = &a->in[0], *k = &a->in[1], *v = &a->in[2];
     uint64_t scores = (uint64_t)(q->shape[0] * q->shape[1] * q->shape[2]) * (uint64_t)k->shape[1];

@@ -61,6 +61,10 @@ static mlsys_status ref_dynamic_slice(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
+static void cost_dynamic_slice(const mlsi_cost_args *a, mlsi_op_cost *c) {
+    c->bytes_read = mlsi_view_bytes(&a->out[0]) + mlsi_view_bytes(&a->in[1]);
+}
+
 static const mlsi_attr_desc dynamic_slice_attrs[] = {
     {.name = "sizes",
      .kind = MLSI_ATTR_DIMS,
@@ -79,7 +83,7 @@ const mlsi_op_def mlsi_op_def_dynamic_slice = {
     .attrs_size = sizeof(mlsi_attr_dynamic_slice),
     .attrs = dynamic_slice_attrs,
     .infer = infer_dynamic_slice,
-    .cost = mlsi_elementwise_cost_move,
+    .cost = cost_dynamic_slice,
     .ref = ref_dynamic_slice,
     .doc = "The window of x with the given sizes that begins at starts (i64 [rank of x]).",
     .special = "A start outside [0, extent - size] is an error at run time, never clamped."};
@@ -114,6 +118,12 @@ static mlsys_status ref_dynamic_update_slice(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
+static void cost_dynamic_update_slice(const mlsi_cost_args *a, mlsi_op_cost *c) {
+    if (!a->in_place) return;
+    c->bytes_written = mlsi_view_bytes(&a->in[1]);
+    c->bytes_read = c->bytes_written + mlsi_view_bytes(&a->in[2]);
+}
+
 const mlsi_op_def mlsi_op_def_dynamic_update_slice = {
     .min_in = 3,
     .max_in = 3,
@@ -123,7 +133,7 @@ const mlsi_op_def mlsi_op_def_dynamic_update_slice = {
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
     .attrs_size = sizeof(mlsi_attr_none),
     .infer = infer_dynamic_update_slice,
-    .cost = mlsi_elementwise_cost_move,
+    .cost = cost_dynamic_update_slice,
     .ref = ref_dynamic_update_slice,
     .doc = "x with the window that begins at starts (i64 [rank of x]) replaced by update.",
     .special = "A start outside [0, extent - size] is an error at run time, never clamped."};

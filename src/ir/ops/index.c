@@ -71,6 +71,10 @@ static mlsys_status ref_gather(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
+static void cost_gather(const mlsi_cost_args *a, mlsi_op_cost *c) {
+    c->bytes_read = mlsi_view_bytes(&a->out[0]) + mlsi_view_bytes(&a->in[1]);
+}
+
 static const mlsi_attr_desc gather_attrs[] = {{.name = "axis",
                                                .kind = MLSI_ATTR_I64,
                                                .offset = offsetof(mlsi_attr_axis, axis),
@@ -87,7 +91,7 @@ const mlsi_op_def mlsi_op_def_gather = {
     .attrs_size = sizeof(mlsi_attr_axis),
     .attrs = gather_attrs,
     .infer = infer_gather,
-    .cost = mlsi_elementwise_cost_move,
+    .cost = cost_gather,
     .ref = ref_gather,
     .doc = "y[a, j, b] = x[a, indices[j], b]: axis of x is replaced by the axes of indices (i32 or "
            "i64).",
@@ -137,6 +141,12 @@ static mlsys_status ref_embedding(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
+static void cost_embedding(const mlsi_cost_args *a, mlsi_op_cost *c) {
+    mlsi_view row = a->in[0];
+    row.shape[0] = 1;
+    c->bytes_read = mlsi_cost_count(&a->in[1]) * mlsi_view_bytes(&row) + mlsi_view_bytes(&a->in[1]);
+}
+
 static const mlsi_attr_desc embedding_attrs[] = {
     {.name = "dtype",
      .kind = MLSI_ATTR_DTYPE,
@@ -154,7 +164,7 @@ const mlsi_op_def mlsi_op_def_embedding = {
     .attrs_size = sizeof(mlsi_attr_embedding),
     .attrs = embedding_attrs,
     .infer = infer_embedding,
-    .cost = mlsi_elementwise_cost_move,
+    .cost = cost_embedding,
     .ref = ref_embedding,
     .doc = "Rows of table [V, D] (floats or a block dtype) by indices (i32 or i64): y [indices..., "
            "D]. Values are "

@@ -43,11 +43,13 @@ typedef struct mlsi_op_cost {
     uint64_t flops, transcendentals, bytes_read, bytes_written;
 } mlsi_op_cost;
 
-/* Concrete shapes; data is not looked at. The caller has set bytes to the sizes of all operands. */
+/* Concrete shapes; data is not looked at. The caller has set bytes to the sizes of all operands: a rule for
+ * an op that does not touch all of them sets its own. */
 typedef struct mlsi_cost_args {
     const void *attrs;
     int n_in, n_out;
     const mlsi_view *in, *out;
+    bool in_place; /* result 0 is the memory of operand 0 */
 } mlsi_cost_args;
 
 /* Reference evaluation: naive loops in the order of docs/numerics.md; shares no code with kernels.

@@ -137,6 +137,10 @@ static mlsys_status view_slice(const void *attrs, const mlsi_layout *in,
     return MLSYS_OK;
 }
 
+static void cost_slice(const mlsi_cost_args *a, mlsi_op_cost *c) {
+    c->bytes_read = mlsi_view_bytes(&a->out[0]);
+}
+
 const mlsi_op_def mlsi_op_def_slice = {
     .min_in = 1,
     .max_in = 1,
@@ -147,7 +151,7 @@ const mlsi_op_def mlsi_op_def_slice = {
     .attrs_size = sizeof(mlsi_attr_slice),
     .attrs = slice_attrs,
     .infer = infer_slice,
-    .cost = mlsi_elementwise_cost_move,
+    .cost = cost_slice,
     .ref = ref_slice,
     .view = view_slice,
     .doc =
