@@ -175,7 +175,7 @@ static void run_model(llm_bench *b, const llm_test *tests, const char *const *nu
             llm_open(&m, b->model, &b->how);
             if (!i && !k)
                 printf("\n%s: %.1f MB; weights read a token %.1f MB, %.3f GFLOP in prefill, %.3f "
-                       "in decode; packed weights %.1f MB\n",
+                       "in decode; weights and packed copies %.1f MB\n",
                        base_name(b->model), (double)m.file_bytes * 1e-6,
                        (m.block_bytes + m.head_bytes) * 1e-6, llm_flops(&m, 0, 512) / 512 * 1e-9,
                        llm_flops(&m, 0, 1) * 1e-9, (double)m.constant_bytes * 1e-6);

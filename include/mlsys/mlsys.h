@@ -384,9 +384,10 @@ typedef struct mlsys_cost {
     uint64_t transcendentals;
     uint64_t bytes_read;
     uint64_t bytes_written;
-    uint64_t peak_bytes;     /* scratch + allocated outputs of one run, exact */
-    uint64_t constant_bytes; /* constants kept by the program, packed ones included */
-    uint64_t kernels;        /* steps that do work */
+    uint64_t peak_bytes; /* scratch + allocated outputs of one run, exact */
+    uint64_t
+        constant_bytes; /* memory of its constants (a file's stays mapped), and packed copies */
+    uint64_t kernels;   /* steps that do work */
 } mlsys_cost;
 
 /** Compile for a device. Config keys: mlsys_config_keys("compile"); the main ones are "numerics"

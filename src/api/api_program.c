@@ -142,8 +142,8 @@ static void add_costs(const mlsi_program *p, const mlsi_bound *b, mlsys_cost *c)
         if (r->slots[s].kind == MLSI_SLOT_OUTPUT && r->slots[s].value >= 0)
             c->peak_bytes += br->slot_bytes[s];
     c->constant_bytes = p->packed_bytes;
-    for (int64_t i = 0; i < p->graph.n_consts; i++)
-        c->constant_bytes += mlsi_layout_bytes(&p->graph.consts[i]->layout);
+    for (int64_t i = 0; i < p->n_const_ranges; i++) /* views of one storage count once */
+        c->constant_bytes += p->const_ranges[i].high - p->const_ranges[i].low;
 }
 
 mlsys_status mlsys_program_cost(mlsys_program program, int32_t n, const char *const *names,

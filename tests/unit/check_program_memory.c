@@ -208,6 +208,32 @@ START_TEST(update_costs_its_window_in_place) {
 }
 END_TEST
 
+/* Constants are counted by the memory that they are, whoever shares it. */
+START_TEST(constants_in_one_storage_count_once) {
+    int64_t shape[1] = {1000}, stride[1] = {1};
+    mlsys_tensor whole = pc_tensor(&pc, MLSYS_F32, 1, shape, NULL), part;
+    mlsys_graph g;
+    mlsys_value x, a, b, y;
+    mlsys_cost cost = {.size = sizeof cost};
+    shape[0] = 600;
+    OK(mlsys_tensor_view(whole, 1, shape, stride, 300, &part));
+    OK(mlsys_graph_create(pc.ctx_handle, &g));
+    OK(mlsys_graph_input(g, "x", MLSYS_F32, 1, shape, &x));
+    OK(mlsys_graph_const(g, whole, &a));
+    OK(mlsys_graph_const(g, part, &b));
+    OK(mlsys_graph_op(g, "add", 2, (mlsys_value[]){x, b}, NULL, 1, &y));
+    OK(mlsys_graph_output(g, "y", y));
+    OK(mlsys_graph_output(g, "a", a));
+    mlsys_program p = pc_compile(&pc, g, "");
+    OK(mlsys_program_cost(p, 0, NULL, NULL, &cost));
+    ck_assert_uint_eq(cost.constant_bytes, 1000 * sizeof(float));
+    OK(mlsys_release(p));
+    OK(mlsys_release(g));
+    OK(mlsys_release(part));
+    OK(mlsys_release(whole));
+}
+END_TEST
+
 START_TEST(chains_run_in_place) {
     mlsys_graph g =
         pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[1024] donated\n"
@@ -354,6 +380,7 @@ int main(void) {
     tcase_add_loop_test(tc, overlapping_update, 0, 2);
     tcase_add_loop_test(tc, results_do_not_land_on_what_is_needed, 0, N_TEMPTING);
     tcase_add_test(tc, update_costs_its_window_in_place);
+    tcase_add_test(tc, constants_in_one_storage_count_once);
     tcase_add_test(tc, chains_run_in_place);
     tcase_add_test(tc, donated_memory_keeps_the_output_shape);
     tcase_add_test(tc, random_programs_with_donation);
