@@ -252,6 +252,31 @@ START_TEST(custom_ops_read_back) {
 END_TEST
 
 /* Text in, text out through the public calls. */
+/* An expression of numbers in an attribute is the number that it is, so that text reads back. */
+START_TEST(expressions_of_numbers) {
+    static const char form[] =
+        "mlsys-ir 1\nfunctions 1\nfunc 0 \"main\" {\n  %%0 = input \"x\" : f32[4]\n"
+        "  %%1 = slice(%%0) {starts=[0], stops=[%s], steps=[1]} : f32[2]\n"
+        "  output \"\" %%1\n}\n";
+    char text[512], plain[512];
+    mlsi_graph g;
+    snprintf(text, sizeof text, form, "- 5 + 3");
+    snprintf(plain, sizeof plain, form, "-2");
+    OK(mlsi_graph_init(&g, ctx));
+    OK(mlsi_graph_parse(&g, device, text));
+    char *got = printed(&g);
+    ck_assert_str_eq(got, plain);
+    free(got);
+    check_round_trip(&g);
+    mlsi_graph_free(&g);
+    snprintf(text, sizeof text, form, "- 9223372036854775807");
+    OK(mlsi_graph_init(&g, ctx));
+    expect(mlsi_graph_parse(&g, device, text), MLSYS_E_ARG,
+           "stops: entry 0 is not a dim of this graph");
+    mlsi_graph_free(&g);
+}
+END_TEST
+
 START_TEST(public_text) {
     mlsys_graph back;
     char *text = malloc(65536), *again = malloc(65536);
@@ -410,6 +435,7 @@ int main(void) {
     tcase_add_test(tc, constants_read_back);
     tcase_add_test(tc, names_read_back);
     tcase_add_test(tc, custom_ops_read_back);
+    tcase_add_test(tc, expressions_of_numbers);
     tcase_add_test(tc, public_text);
     tcase_add_test(tc, cut_text);
     tcase_add_test(tc, malformed_text);

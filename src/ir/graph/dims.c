@@ -396,6 +396,14 @@ mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t
     return intern(t, &q, out);
 }
 
+bool mlsi_dim_constant(const mlsi_symtab *t, int64_t d, int64_t *value) {
+    if (!mlsi_dim_is_code(t, d)) return false;
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
+    if (e->n != 1 || e->terms[0].n) return false;
+    *value = e->terms[0].coef;
+    return true;
+}
+
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d) {
     if (!mlsi_dim_is_code(t, d)) return -1;
     const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];

@@ -73,6 +73,8 @@ mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t
 void mlsi_dim_range(const mlsi_symtab *t, int64_t d, int64_t *min, int64_t *max);
 /* Value under a binding (one int64 per symbol, each a multiple of its divisor). */
 mlsys_status mlsi_dim_eval(const mlsi_symtab *t, int64_t d, const int64_t *binding, int64_t *out);
+/* Does d name an expression without symbols? Such are negative: others are their own dims. */
+bool mlsi_dim_constant(const mlsi_symtab *t, int64_t d, int64_t *value);
 /* Is d a plain symbol? Its index, or -1. */
 int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d);
 /* Is d = c * unit + k for one symbol's unit (the symbol over its divisor) and numbers c, k, and does it

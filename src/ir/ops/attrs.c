@@ -137,19 +137,25 @@ static const mlsi_attr_desc *find(const mlsi_op_def *def, const char *name) {
     return NULL;
 }
 
-/* Far negative numbers in DIMS are codes or nothing: a stale code must not pass for a number. */
-static mlsys_status check_codes(const mlsi_op_def *def, const char *op, const mlsi_symtab *tab,
-                                const void *attrs) {
-    for (const mlsi_attr_desc *d = descriptors(def); d->name; d++) {
-        if (d->kind != MLSI_ATTR_DIMS) continue;
-        const mlsi_list *l = field_const(d, attrs);
-        for (int64_t i = 0; i < l->n; i++)
-            if (l->v[i] <= MLSI_DIM_CODE && l->v[i] != INT64_MIN &&
-                !(tab && mlsi_dim_is_code(tab, l->v[i])))
-                return mlsi_fail(MLSYS_E_ARG,
-                                 "%s: attribute %s: entry %lld is not a dim of this graph", op,
-                                 d->name, (long long)i);
+/* An expression of numbers is the number that it is ("- 5" counts from the end like -5). Other far negative
+ * numbers in DIMS are codes or nothing: a stale code must not pass for a number. */
+static mlsys_status settle_dims(const mlsi_attr_desc *d, const char *op, const mlsi_symtab *tab,
+                                mlsi_list *l) {
+    for (int64_t i = 0; i < l->n; i++) {
+        if (l->v[i] > MLSI_DIM_CODE || l->v[i] == INT64_MIN) continue;
+        bool code = tab && mlsi_dim_is_code(tab, l->v[i]);
+        if (code && mlsi_dim_constant(tab, l->v[i], &l->v[i])) code = l->v[i] > MLSI_DIM_CODE;
+        if (!code)
+            return mlsi_fail(MLSYS_E_ARG, "%s: attribute %s: entry %lld is not a dim of this graph",
+                             op, d->name, (long long)i);
     }
+    return MLSYS_OK;
+}
+
+static mlsys_status settle(const mlsi_op_def *def, const char *op, const mlsi_symtab *tab,
+                           void *attrs) {
+    for (const mlsi_attr_desc *d = descriptors(def); d->name; d++)
+        if (d->kind == MLSI_ATTR_DIMS) MLSI_TRY(settle_dims(d, op, tab, field(d, attrs)));
     return MLSYS_OK;
 }
 
@@ -170,7 +176,7 @@ mlsys_status mlsi_attrs_from_config(const mlsi_op_def *def, const char *op, cons
     for (const mlsi_attr_desc *d = descriptors(def); d->name; d++)
         if (d->required && !(c && mlsi_config_find(c, d->name)))
             return mlsi_fail(MLSYS_E_ARG, "%s: attribute %s is required", op, d->name);
-    return check_codes(def, op, tab, attrs);
+    return settle(def, op, tab, attrs);
 }
 
 /* ---- text --------------------------------------------------------------------------------------
@@ -325,7 +331,7 @@ mlsys_status mlsi_attrs_parse(const mlsi_op_def *def, const char *op, mlsi_symta
     for (const mlsi_attr_desc *d = descriptors(def); d->name; d++)
         if (d->required && !(seen >> (d - descriptors(def)) & 1))
             return mlsi_fail(MLSYS_E_FORMAT, "%s: attribute %s is required", op, d->name);
-    return check_codes(def, op, tab, attrs);
+    return settle(def, op, tab, attrs);
 }
 
 /* ---- values ------------------------------------------------------------------------------------
