@@ -251,6 +251,38 @@ START_TEST(sums_follow_the_tree) {
 }
 END_TEST
 
+/* A lane starts at +0, and +0 + -0 = +0: no sum is -0, not even that of a scalar. */
+START_TEST(sums_of_negative_zeros_are_positive) {
+    static const char *const dtypes[] = {"f32", "f64", "f16", "bf16"};
+    static const struct {
+        const char *shape, *axes;
+        int n;
+    } rows[] = {{"[]", "", 1},
+                {"[]", "keep=true", 1},
+                {"[1]", "", 1},
+                {"[2]", "axes=[0]", 1},
+                {"[2,1]", "axes=[1]", 2},
+                {"[1,2]", "axes=[0], keep=true", 2},
+                {"[2,1,1]", "axes=[1,2]", 2},
+                {"[1,16]", "axes=[0]", 16}};
+    static const double zeros[16];
+    double negative[16];
+    char operands[32];
+    for (int i = 0; i < 16; i++)
+        negative[i] = -0.0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int t = 0; t < 4; t++) {
+            snprintf(operands, sizeof operands, "%s%s", dtypes[t], rows[i].shape);
+            expect("reduce_sum", operands, rows[i].axes, INPUTS(negative), rows[i].n, zeros);
+            expect("reduce_mean", operands, rows[i].axes, INPUTS(negative), rows[i].n, zeros);
+        }
+    /* 1 * -0 = -0, and a maximum takes an element as it is. */
+    expect("reduce_prod", "f32[]", "", INPUTS(negative), 1, negative);
+    expect("reduce_max", "f32[]", "", INPUTS(negative), 1, negative);
+    expect("reduce_min", "f32[]", "", INPUTS(negative), 1, negative);
+}
+END_TEST
+
 START_TEST(products_follow_the_segments) {
     static const int lengths[] = {1, 2, 255, 256, 257, 512, 700};
     char operands[64];
@@ -390,6 +422,7 @@ int main(void) {
     tcase_add_test(tc, integers_wrap_and_divide_by_nothing);
     tcase_add_test(tc, casts_at_the_ends);
     tcase_add_test(tc, sums_follow_the_tree);
+    tcase_add_test(tc, sums_of_negative_zeros_are_positive);
     tcase_add_test(tc, products_follow_the_segments);
     tcase_add_test(tc, scans_follow_the_segments);
     tcase_add_test(tc, masked_rows);

@@ -229,9 +229,8 @@ static bool accepts_number(const mlsi_query *q) {
     mlsys_dtype t = q->in[0].dtype;
     return is_plain(t) && t != MLSYS_BOOL && q->out[0].dtype == t;
 }
-/* A scalar has no axes: its mean is x / 1, without the sum's +0. */
 static bool accepts_mean(const mlsi_query *q) {
-    return accepts_number(q) && mlsi_dtype_is_float(q->in[0].dtype) && q->in[0].rank > 0;
+    return accepts_number(q) && mlsi_dtype_is_float(q->in[0].dtype);
 }
 static bool accepts_bool(const mlsi_query *q) {
     return q->in[0].dtype == MLSYS_BOOL && q->out[0].dtype == MLSYS_BOOL;

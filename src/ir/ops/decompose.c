@@ -59,7 +59,7 @@ int32_t mlsi_emit_int(mlsi_emit *e, mlsys_dtype dtype, int64_t value) {
 
 int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int last) {
     mlsi_attr_reduce attrs;
-    if (e->st != MLSYS_OK || first == last) return x;
+    if (e->st != MLSYS_OK) return x;
     memset(&attrs, 0, sizeof attrs);
     attrs.keep = 1;
     for (int d = first; d < last; d++)

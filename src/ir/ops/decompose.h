@@ -29,7 +29,8 @@ int32_t mlsi_emit_widen(mlsi_emit *e, int32_t x);
 /* A scalar of the compute type; of dtype. */
 int32_t mlsi_emit_float(mlsi_emit *e, double value);
 int32_t mlsi_emit_int(mlsi_emit *e, mlsys_dtype dtype, int64_t value);
-/* Reduction over axes first, first + 1, ..., last - 1, kept with extent 1. */
+/* Reduction over axes first, first + 1, ..., last - 1 (first < last: no axes would mean all), kept
+ * with extent 1. */
 int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int last);
 /* Product of x's extents first..last-1 as a scalar of the compute type, rounded once; also when
  * they are symbolic. */

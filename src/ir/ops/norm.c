@@ -217,7 +217,8 @@ static mlsys_status decompose_mean(mlsi_graph *g, int32_t func, const void *attr
     mlsys_dtype t = mlsi_emit_type(&e, in[0])->dtype;
     int32_t x = mlsi_emit_widen(&e, in[0]);
     (void)n_in, (void)n_out;
-    int32_t sum = at->axes.n ? mlsi_emit_op(&e, MLSI_OP_REDUCE_SUM, at, 1, &x) : x;
+    /* Also of a scalar, which has no axes: the sum makes +0 of -0. */
+    int32_t sum = mlsi_emit_op(&e, MLSI_OP_REDUCE_SUM, at, 1, &x);
     int32_t y = mlsi_emit_2(&e, MLSI_OP_DIV, sum, count_of_axes(&e, x, &at->axes));
     out[0] = mlsi_emit_cast(&e, y, t);
     return e.st;
