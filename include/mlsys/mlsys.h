@@ -327,7 +327,9 @@ typedef struct mlsys_opdef {
     mlsys_status (*infer)(void *user, int32_t n_in, const mlsys_dtype *dtypes, const int32_t *ndims,
                           const int64_t *in_shapes, mlsys_config attrs, int32_t n_out,
                           mlsys_dtype *out_dtypes, int32_t *out_ndims, int64_t *out_shapes);
-    /** Compute outputs; handles are borrowed; called on the thread that runs the program. */
+    /** Compute outputs; handles are borrowed; called on the thread that runs the program. Read and
+     *  write the tensors' memory by mlsys_tensor_data: stream is busy with the run that calls, so
+     *  copies, ops and programs on it fail with MLSYS_E_BUSY. Other streams may be used. */
     mlsys_status (*run)(void *user, mlsys_stream stream, int32_t n_in, const mlsys_tensor *in,
                         mlsys_config attrs, int32_t n_out, const mlsys_tensor *out);
     void (*destroy)(void *user);

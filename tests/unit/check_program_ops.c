@@ -317,6 +317,94 @@ START_TEST(custom_ops_die_with_the_context) {
 }
 END_TEST
 
+/* What a callback must not do, and what each of these calls answered inside it. */
+typedef struct nested_calls {
+    mlsys_program program; /* on the same stream */
+    mlsys_stream other;
+    int runs;
+    mlsys_status busy[6], other_stream;
+    char sentence[128];
+} nested_calls;
+
+static mlsys_status nested_infer(void *user, int32_t n_in, const mlsys_dtype *dtypes,
+                                 const int32_t *ndims, const int64_t *in_shapes, mlsys_config attrs,
+                                 int32_t n_out, mlsys_dtype *out_dtypes, int32_t *out_ndims,
+                                 int64_t *out_shapes) {
+    (void)user, (void)n_in, (void)attrs, (void)n_out;
+    out_dtypes[0] = dtypes[0];
+    out_ndims[0] = ndims[0];
+    memcpy(out_shapes, in_shapes, sizeof *in_shapes * 8);
+    return MLSYS_OK;
+}
+
+static mlsys_status nested_run(void *user, mlsys_stream stream, int32_t n_in,
+                               const mlsys_tensor *in, mlsys_config attrs, int32_t n_out,
+                               const mlsys_tensor *out) {
+    nested_calls *c = user;
+    float host[4] = {0};
+    mlsys_tensor result[1] = {0};
+    (void)n_in, (void)attrs, (void)n_out;
+    c->runs++;
+    c->other_stream = mlsys_op_run(c->other, "neg", 1, in, NULL, 1, result);
+    if (c->other_stream == MLSYS_OK)
+        c->other_stream = mlsys_tensor_read(result[0], c->other, host, sizeof host);
+    pc_release(1, result);
+    void *y;
+    if (mlsys_tensor_data(out[0], &y, NULL) != MLSYS_OK) return mlsys_last_status();
+    memcpy(y, host, sizeof host);
+    c->busy[0] = mlsys_tensor_read(in[0], stream, host, sizeof host);
+    c->busy[1] = mlsys_tensor_write(out[0], stream, host, sizeof host);
+    c->busy[2] = mlsys_tensor_copy(out[0], in[0], stream);
+    c->busy[3] = mlsys_op_run(stream, "neg", 1, in, NULL, 1, result);
+    c->busy[4] = mlsys_program_run(c->program, stream, 1, in, 1, result);
+    c->busy[5] = mlsys_stream_sync(stream);
+    snprintf(c->sentence, sizeof c->sentence, "%s", mlsys_last_error());
+    return MLSYS_OK;
+}
+
+static void expect_nested(nested_calls *c, mlsys_status st, mlsys_tensor *out) {
+    OK(st);
+    ck_assert_int_eq(c->runs, 1);
+    for (int i = 0; i < 6; i++)
+        ck_assert_msg(c->busy[i] == MLSYS_E_BUSY, "call %d: %s", i, mlsys_status_name(c->busy[i]));
+    ck_assert_str_eq(c->sentence, "stream_sync: stream: the stream is in use by another call");
+    ck_assert_int_eq(c->other_stream, MLSYS_OK);
+    for (int i = 0; i < 4; i++) /* what the refused calls did not touch */
+        ck_assert(((const float *)rg_view(out[0]).data)[i] == (float)-(i + 1));
+    pc_release(1, out);
+    c->runs = 0;
+    memset(c->busy, 0, sizeof c->busy);
+}
+
+START_TEST(the_stream_is_busy_inside_a_custom_op) {
+    nested_calls c = {0};
+    mlsys_opdef d;
+    OK(mlsys_opdef_init(&d, sizeof d));
+    d.name = "nested", d.user = &c, d.n_in = 1, d.n_out = 1;
+    d.infer = nested_infer, d.run = nested_run;
+    OK(mlsys_op_register(pc.ctx_handle, &d));
+    mlsys_graph inner =
+        pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[4]\n"
+                      "  %1 = exp(%0) : f32[4]\n  output \"\" %1\n}\n");
+    mlsys_graph g = pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[4]\n"
+                                  "  %1 = custom \"nested\"(%0) : f32[4]\n  output \"\" %1\n}\n");
+    c.program = pc_compile(&pc, inner, "");
+    OK(mlsys_stream_create(pc.device_handle, NULL, &c.other));
+    mlsys_program p = pc_compile(&pc, g, "");
+    mlsys_tensor x = pc_f32(&pc, 4, (const float[]){1, 2, 3, 4}), out[1] = {0};
+    expect_nested(&c, mlsys_program_run(p, pc.stream, 1, &x, 1, out), out);
+    expect_nested(&c, mlsys_graph_interpret(g, pc.stream, 1, &x, 1, out), out);
+    expect_nested(&c, mlsys_op_run(pc.stream, "nested", 1, &x, NULL, 1, out), out);
+    OK(mlsys_stream_sync(pc.stream)); /* and free again afterwards */
+    pc_release(1, &x);
+    OK(mlsys_release(p));
+    OK(mlsys_release(c.program));
+    OK(mlsys_release(c.other));
+    OK(mlsys_release(g));
+    OK(mlsys_release(inner));
+}
+END_TEST
+
 /* ---- two threads ----------------------------------------------------------------------------------------- */
 
 enum { RUNS = 60, THREADS = 3 };
@@ -391,6 +479,7 @@ int main(void) {
     tcase_add_test(tc, custom_ops_in_programs);
     tcase_add_test(tc, custom_ops_eager);
     tcase_add_test(tc, failing_custom_ops);
+    tcase_add_test(tc, the_stream_is_busy_inside_a_custom_op);
     tcase_add_test(tc, custom_ops_die_with_the_context);
     tcase_add_test(tc, threads_share_a_program);
     suite_add_tcase(s, tc);
