@@ -167,8 +167,9 @@ MLSYS_API mlsys_status mlsys_config_set_str(mlsys_config config, const char *key
 MLSYS_API mlsys_status mlsys_config_set_i64s(mlsys_config config, const char *key, int32_t n,
                                              const int64_t *values);
 MLSYS_API mlsys_status mlsys_config_get_i64(mlsys_config config, const char *key, int64_t *out);
-/** Keys of a scope, one per line with type, default and meaning: "ctx", "compile", "generate",
- *  "model", or the name of an op. */
+/** Keys of a scope, one per line with type, default and meaning: "ctx", "profile", "compile",
+ *  "model_open", "model", "generate", or the name of an op; "generator_stats": the names that
+ *  mlsys_generator_stat answers, with type and meaning. */
 MLSYS_API mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap,
                                          uint64_t *need);
 

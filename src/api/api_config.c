@@ -92,6 +92,8 @@ mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint6
         int n;
         const mlsi_config_key *keys = scopes[i].keys(&n);
         mlsi_config_keys_text(keys, n, &text);
+    } else if (!strcmp(scope, "generator_stats")) {
+        mlsi_generator_stats_text(&text);
     } else if (op != MLSI_OP_COUNT) {
         mlsi_op_attrs_text(op, &text);
     } else {

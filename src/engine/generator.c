@@ -277,20 +277,28 @@ mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text
     return MLSYS_OK;
 }
 
+/* STAT(name, value, meaning): what there is to ask, in one list for the answer and for the names. */
+#define GENERATOR_STATS(STAT)                                                                      \
+    STAT("tokens", g->n_history, "tokens in context")                                              \
+    STAT("context", g->context, "tokens that the context can hold")                                \
+    STAT("prefill_tokens", g->prefill_tokens, "tokens evaluated that were appended")               \
+    STAT("prefill_seconds", g->prefill_seconds, "time of their runs")                              \
+    STAT("decode_tokens", g->decode_tokens, "tokens evaluated that were produced, one a run")      \
+    STAT("decode_seconds", g->decode_seconds, "time of their runs")                                \
+    STAT("cache_bytes", g->cache_bytes, "key-value caches")                                        \
+    STAT("scratch_bytes", g->stream->scratch_bytes, "scratch of the stream")                       \
+    STAT("vocab", g->vocab, "tokens in the vocabulary")
+
 mlsys_status mlsi_generator_stat(const mlsi_generator *g, const char *name, double *out) {
-    const struct {
-        const char *name;
-        double value;
-    } stats[] = {{"tokens", (double)g->n_history},
-                 {"context", (double)g->context},
-                 {"prefill_tokens", (double)g->prefill_tokens},
-                 {"prefill_seconds", g->prefill_seconds},
-                 {"decode_tokens", (double)g->decode_tokens},
-                 {"decode_seconds", g->decode_seconds},
-                 {"cache_bytes", (double)g->cache_bytes},
-                 {"scratch_bytes", (double)g->stream->scratch_bytes},
-                 {"vocab", (double)g->vocab}};
-    for (size_t i = 0; i < sizeof stats / sizeof stats[0]; i++)
-        if (!strcmp(stats[i].name, name)) return *out = stats[i].value, MLSYS_OK;
+#define STAT_ANSWER(name_, value, meaning)                                                         \
+    if (!strcmp(name, name_)) return *out = (double)(value), MLSYS_OK;
+    GENERATOR_STATS(STAT_ANSWER)
+#undef STAT_ANSWER
     return mlsi_fail(MLSYS_E_NOTFOUND, "generator_stat: no name \"%.64s\"", name);
+}
+
+void mlsi_generator_stats_text(mlsi_text *out) {
+#define STAT_LINE(name_, value, meaning) mlsi_text_add(out, "%s f64: %s\n", name_, meaning);
+    GENERATOR_STATS(STAT_LINE)
+#undef STAT_LINE
 }

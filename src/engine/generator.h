@@ -51,5 +51,7 @@ void mlsi_generator_forget_turns(mlsi_generator *g, int64_t keep);
 mlsys_status mlsi_generator_evaluate(mlsi_generator *g);
 mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text);
 mlsys_status mlsi_generator_stat(const mlsi_generator *g, const char *name, double *out);
+/* The names that it knows, one a line with type and meaning. */
+void mlsi_generator_stats_text(mlsi_text *out);
 
 #endif

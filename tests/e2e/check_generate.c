@@ -294,6 +294,28 @@ START_TEST(stats_count) {
 }
 END_TEST
 
+/* Every name that is listed is answered, and the list has those that the tests above ask for. */
+START_TEST(stats_are_listed) {
+    static const char *const known[] = {"tokens",         "context",     "prefill_tokens",
+                                        "decode_seconds", "cache_bytes", "scratch_bytes",
+                                        "vocab"};
+    char text[2048], name[64], line[80];
+    int n = 0;
+    mlsys_generator g = start(NULL);
+    check_ok(mlsys_config_keys("generator_stats", text, sizeof text, NULL));
+    for (const char *at = text; *at; at = strchr(at, '\n') + 1, n++) {
+        REQUIRE(sscanf(at, "%63s f64: ", name) == 1 && strchr(at, '\n'));
+        generation_stat(g, name);
+    }
+    ck_assert_int_eq(n, 9);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        snprintf(line, sizeof line, "%s%s f64: ", i ? "\n" : "", known[i]);
+        ck_assert_msg(strstr(text, line) != NULL, "%s is not listed", known[i]);
+    }
+    check_ok(mlsys_release(g));
+}
+END_TEST
+
 START_TEST(options_are_checked) {
     static const struct {
         generation_option option;
@@ -367,6 +389,7 @@ static void add_context(Suite *suite) {
     tcase_add_test(tc, pieces_add_up);
     tcase_add_test(tc, draws_follow_seed_and_position);
     tcase_add_test(tc, stats_count);
+    tcase_add_test(tc, stats_are_listed);
     tcase_add_test(tc, options_are_checked);
     tcase_add_test(tc, smollm2_answers);
     suite_add_tcase(suite, tc);
