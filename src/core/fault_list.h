@@ -157,6 +157,8 @@ MLSI_FAULT_ROW(JINJA_DEPTH, "src/model/jinja_expr.c", "unit/check_chat_template"
                "expressions of a template may nest without limit")
 MLSI_FAULT_ROW(JINJA_PARTIAL, "src/model/jinja.c", "fuzz/replay_chat_template",
                "a template that fails leaves the text it had written")
+MLSI_FAULT_ROW(SAMPLER_TAIL, "src/engine/sampler.c", "unit/check_sampler",
+               "the end of a nucleus is found by a sum in any order")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_LIMIT, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
                "a causal query sees one key more than it may")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_MERGE, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",

@@ -1,5 +1,6 @@
 /* The sampler against a literal reference: which tokens remain, with which probability, and which
  * one the draw of (seed, position) picks. */
+#include "core/elementary.h"
 #include "core/rng.h"
 #include "engine/sampler.h"
 #include "support/random.h"
@@ -95,6 +96,47 @@ static void random_logits(test_random *rng, float *x, int n, float scale) {
         x[i] = ((float)test_int(rng, -1000, 1000) / 1000) * scale;
 }
 
+/* ---- the whole vocabulary in order: what a draw is, to the last bit --------------------------- */
+
+static int by_rank(const void *a, const void *b) {
+    const mlsi_candidate *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/* weight: of each token in order. Returns how many min_p leaves. */
+static int order_all(const mlsi_sampler *s, const float *logits, int n, int32_t *id,
+                     double *weight) {
+    static mlsi_candidate c[VOCAB_MAX];
+    int k = s->top_k && s->top_k < n ? (int)s->top_k : n, kept = 0;
+    for (int i = 0; i < n; i++)
+        c[i] = (mlsi_candidate){logits[i], i};
+    qsort(c, (size_t)n, sizeof *c, by_rank);
+    double top = c[0].logit;
+    for (; kept < k; kept++) {
+        id[kept] = c[kept].id;
+        weight[kept] =
+            c[kept].logit == top ? 1 : mlsi_ed_exp((c[kept].logit - top) / s->temperature);
+        if (kept && weight[kept] < s->min_p) break;
+    }
+    return kept;
+}
+
+static int32_t ordered_draw(const mlsi_sampler *s, int k, const int32_t *id, const double *weight) {
+    double total = 0, mass = 0, below = 0;
+    for (int i = 0; i < k; i++)
+        total += weight[i];
+    int kept = 0;
+    while (kept < k && (kept == 0 || mass < s->top_p * total))
+        mass += weight[kept++];
+    double u = mlsi_rng_uniform64(s->seed, 0, 0) * mass;
+    for (int i = 0; i < kept; i++) {
+        below += weight[i];
+        if (u < below) return id[i];
+    }
+    return id[kept - 1];
+}
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 START_TEST(greedy_takes_the_first_of_the_best) {
@@ -148,6 +190,44 @@ START_TEST(random_rules_match_the_reference) {
                       s.min_p, s.repetition_penalty);
     }
     ck_assert_int_gt(told, 2900);
+}
+END_TEST
+
+/* Looking at the nucleus alone must not change one draw. In half of the trials top_p is the share of
+ * the first few tokens, where the last bit of a sum decides whether one more belongs to them. */
+START_TEST(draws_are_those_of_the_whole_order) {
+    static int32_t id[VOCAB_MAX];
+    static double weight[VOCAB_MAX];
+    test_random rng = test_random_seed("sampler_order", 20240602);
+    for (int trial = 0; trial < 6000; trial++) {
+        float x[VOCAB_MAX];
+        int n = (int)test_int(&rng, 1, trial % 10 ? 30 : VOCAB_MAX);
+        mlsi_sampler s = plain;
+        random_logits(&rng, x, n, trial % 4 == 3 ? 0 : 3.0f);
+        if (trial % 11 == 0 && n > 1) x[test_int(&rng, 1, n - 1)] = -INFINITY;
+        s.temperature = (double)test_int(&rng, 1, 300) / 100;
+        if (trial % 5 == 0) s.top_k = test_int(&rng, 1, n + 2);
+        if (trial % 7 == 0) s.min_p = (double)test_int(&rng, 1, 1000) / 1000;
+        if (trial % 3 == 0) s.top_p = (double)test_int(&rng, 0, 1000) / 1000;
+        int k = order_all(&s, x, n, id, weight);
+        if (trial % 2) {
+            double sum = 0, total = 0;
+            int64_t first = test_int(&rng, 1, k);
+            for (int i = 0; i < k; i++) {
+                total += weight[i];
+                if (i < first) sum = total;
+            }
+            s.top_p = sum / total;
+        }
+        for (int i = 0; i < 16; i++) {
+            s.seed = test_bits(&rng) >> 11;
+            int32_t want = ordered_draw(&s, k, id, weight), have = pick(&s, x, n);
+            ck_assert_msg(have == want,
+                          "trial %d: token %d, expected %d (n %d, T %g, k %lld, p %.17g, min %g)",
+                          trial, have, want, n, s.temperature, (long long)s.top_k, s.top_p,
+                          s.min_p);
+        }
+    }
 }
 END_TEST
 
@@ -325,6 +405,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, greedy_takes_the_first_of_the_best);
     tcase_add_test(tc, random_rules_match_the_reference);
+    tcase_add_test(tc, draws_are_those_of_the_whole_order);
     tcase_add_test(tc, penalty_by_hand);
     tcase_add_test(tc, top_k_cuts_ties_by_id);
     tcase_add_test(tc, nan_and_nothing_are_refused);
