@@ -461,10 +461,13 @@ MLSYS_API mlsys_status mlsys_generator_chat(mlsys_generator g, const char *syste
 MLSYS_API mlsys_status mlsys_generator_append(mlsys_generator g, const char *text);
 MLSYS_API mlsys_status mlsys_generator_append_ids(mlsys_generator g, const int32_t *ids,
                                                   uint64_t n);
-enum { MLSYS_GENERATOR_TEXT = 65536 }; /* bytes that any one step's text fits in */
+/* Bytes that any one step's text fits in: the longest token that a vocabulary may have (65535), what
+ * was held back of a character before it (3), and the NUL. */
+enum { MLSYS_GENERATOR_TEXT = 65539 };
 /** Produce one token. id = -1 at the end (an end token, or the context is full). text receives the
  *  whole characters that became complete, possibly none, NUL-ended.
- *  Errors   BUFFER cap below MLSYS_GENERATOR_TEXT: nothing is produced; STATE a NaN logit.
+ *  Errors   BUFFER cap below MLSYS_GENERATOR_TEXT: nothing is produced, need receives it; STATE a
+ *           NaN logit.
  *  After any failure the context is as before, so the call can be repeated. */
 MLSYS_API mlsys_status mlsys_generator_next(mlsys_generator g, int32_t *id, char *text,
                                             uint64_t cap, uint64_t *need);

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+_Static_assert(MLSYS_GENERATOR_TEXT == MLSI_TOKEN_MAX_BYTES + MLSI_STREAM_HELD + 1,
+               "a text buffer holds the longest token after the longest unfinished character");
+
 mlsys_status mlsys_generator_create(mlsys_model model, mlsys_stream stream, mlsys_config config,
                                     mlsys_generator *out) {
     API_COMPUTES;
@@ -62,9 +65,12 @@ mlsys_status mlsys_generator_next(mlsys_generator generator, int32_t *id, char *
     API_NOT_NULL(id, "generator_next: id");
     API_TEXT(buf, cap, "generator_next");
     *id = -1;
-    if (cap < MLSYS_GENERATOR_TEXT)
+    if (cap < MLSYS_GENERATOR_TEXT) {
+        if (need) *need = MLSYS_GENERATOR_TEXT;
+        if (cap) buf[0] = 0;
         return mlsi_fail(MLSYS_E_BUFFER, "generator_next: cap %llu is below %d",
                          (unsigned long long)cap, MLSYS_GENERATOR_TEXT);
+    }
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_next: g", &g));
     mlsi_text_init(&text, &g->object.ctx->alloc);
     mlsys_status st = mlsi_generator_next(g, id, &text);

@@ -8,12 +8,14 @@
 
 #include "model/tokenizer.h"
 
+enum { MLSI_STREAM_HELD = 3 }; /* bytes of an unfinished character, at most */
+
 typedef struct mlsi_token_stream {
     const mlsi_tokenizer *t; /* borrowed */
     int32_t flags;           /* MLSI_TOKENS_SPECIAL or 0 */
     bool drop_space;         /* the next plain token loses the space that encode put before it */
     int32_t n_held;
-    char held[4];
+    char held[MLSI_STREAM_HELD];
 } mlsi_token_stream;
 
 /* at_start: the first token begins a text, and is not the continuation of one. */

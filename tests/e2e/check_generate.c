@@ -209,8 +209,12 @@ START_TEST(a_small_buffer_produces_nothing) {
     generation_run(h, 5, &want);
     int64_t n = generation_tokens(g);
     for (int i = 0; i < 3; i++) {
-        generation_expect(mlsys_generator_next(g, &id, text, sizeof text - 1, NULL), MLSYS_E_BUFFER,
-                          "65535");
+        uint64_t need = 0, cap = i ? sizeof text - 1 : 0;
+        text[0] = 'x';
+        generation_expect(mlsys_generator_next(g, &id, text, cap, &need), MLSYS_E_BUFFER,
+                          i ? "65538" : "cap 0");
+        ck_assert_uint_eq(need, sizeof text);
+        ck_assert_int_eq(text[0], cap ? 0 : 'x');
         ck_assert_int_eq(id, -1);
         ck_assert_int_eq(generation_tokens(g), n);
     }

@@ -24,7 +24,7 @@ typedef struct fixture {
     int64_t shape[16], strides[16], ints[16];
     int32_t perm[16], ids[16];
     float data[64];
-    char buf[65536], printed[4096];
+    char buf[MLSYS_GENERATOR_TEXT], printed[4096];
     char *path;
     uint64_t need;
     mlsys_hooks hooks;
