@@ -465,7 +465,10 @@ MLSYS_API mlsys_status mlsys_generator_append_ids(mlsys_generator g, const int32
  * was held back of a character before it (3), and the NUL. */
 enum { MLSYS_GENERATOR_TEXT = 65539 };
 /** Produce one token. id = -1 at the end (an end token, or the context is full). text receives the
- *  whole characters that became complete, possibly none, NUL-ended.
+ *  whole characters that became complete, possibly none, NUL-ended. The texts of all calls together
+ *  are, byte for byte, those of the produced tokens: the bytes of an unfinished character are given
+ *  out as they are at the end or, when something was appended behind them, at the start of the next
+ *  text.
  *  Errors   BUFFER cap below MLSYS_GENERATOR_TEXT: nothing is produced, need receives it; STATE a
  *           NaN logit.
  *  After any failure the context is as before, so the call can be repeated. */
@@ -476,7 +479,8 @@ MLSYS_API mlsys_status mlsys_generator_logits(mlsys_generator g, float *out, uin
 /** Token count in context, capacity, seconds and tokens of prefill and decode, bytes held.
  *  names: mlsys_config_keys("generator_stats"). */
 MLSYS_API mlsys_status mlsys_generator_stat(mlsys_generator g, const char *name, double *out);
-/** Forget the context (keep n first tokens). */
+/** Forget the context (keep n first tokens). Bytes that tokens hold back from mlsys_generator_next
+ *  are forgotten with them, and kept with those that are kept. */
 MLSYS_API mlsys_status mlsys_generator_rewind(mlsys_generator g, int64_t n);
 
 #ifdef __cplusplus

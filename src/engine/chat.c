@@ -84,9 +84,12 @@ static mlsys_status replace_context(mlsi_generator *g, const mlsi_ids *ids) {
     int64_t turns = g->n_turns;
     for (int64_t i = 0; i < turns; i++)
         if (g->turns[i].end > common) g->turns[i].end = ids->n;
-    g->n_turns = 0; /* the new context holds them all */
+    int32_t held = g->text.n_held;
+    g->n_turns = 0; /* the new context holds them all, and the reply's tokens in its own way */
     mlsi_generator_rewind(g, common);
     g->n_turns = turns;
+    g->text.n_held = held;
+    g->streaming = false;
     return mlsi_generator_append(g, ids->data + common, ids->n - common);
 }
 

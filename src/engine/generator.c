@@ -235,20 +235,48 @@ mlsys_status mlsi_generator_evaluate(mlsi_generator *g) {
 }
 
 void mlsi_generator_rewind(mlsi_generator *g, int64_t n) {
-    if (n < g->n_history) g->logits_valid = false;
+    int32_t held = 0;
+    g->done = false;
+    if (n < g->n_history) {
+        while (held < g->text.n_held && g->held_at[held] < n)
+            held++;
+        g->text.n_held = held;
+        g->streaming = held && g->held_at[held - 1] == n - 1;
+        g->logits_valid = false;
+    }
     g->n_history = n;
     if (g->n_cached > n) g->n_cached = n;
-    g->done = g->streaming = false;
-    int64_t keep = g->n_turns;
+    int64_t keep = g->n_turns; /* at 0 none: a turn that a template leaves out ends there too */
     while (keep && (n == 0 || g->turns[keep - 1].end > n))
         keep--;
     mlsi_generator_forget_turns(g, keep);
 }
 
 static mlsys_status finish(mlsi_generator *g, mlsi_text *text) {
-    if (g->streaming) MLSI_TRY(mlsi_token_stream_finish(&g->text, text));
+    MLSI_TRY(mlsi_token_stream_finish(&g->text, text));
     g->streaming = false;
     g->done = true;
+    return MLSYS_OK;
+}
+
+/* The text of a produced token, which will be the last one in context. On failure nothing changes. */
+static mlsys_status add_text(mlsi_generator *g, int32_t token, mlsi_text *text) {
+    mlsi_token_stream before = g->text;
+    mlsys_status st = MLSYS_OK;
+    if (!g->streaming) { /* what an append or a message cut off comes first, as it is */
+        st = mlsi_token_stream_finish(&g->text, text);
+        mlsi_token_stream_init(&g->text, g->tokenizer, 0, false);
+    }
+    int32_t held = g->text.n_held;
+    int64_t len = text->len;
+    if (st == MLSYS_OK) st = mlsi_token_stream_next(&g->text, token, text);
+    if (st != MLSYS_OK) {
+        g->text = before;
+        return st;
+    }
+    if (text->len > len) held = 0; /* given out; what is held now is all of this token */
+    for (; held < g->text.n_held; held++)
+        g->held_at[held] = g->n_history;
     return MLSYS_OK;
 }
 
@@ -263,13 +291,7 @@ mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text
     MLSI_TRY(mlsi_sample(&g->sampler, logits, g->vocab, g->history, g->n_history, g->candidates,
                          &token));
     if (mlsi_tokenizer_is_end(g->tokenizer, token)) return finish(g, text);
-    mlsi_token_stream before = g->text;
-    if (!g->streaming) mlsi_token_stream_init(&g->text, g->tokenizer, 0, false);
-    mlsys_status st = mlsi_token_stream_next(&g->text, token, text);
-    if (st != MLSYS_OK) {
-        g->text = before;
-        return st;
-    }
+    MLSI_TRY(add_text(g, token, text));
     g->streaming = true;
     g->history[g->n_history++] = token;
     g->logits_valid = false;

@@ -25,10 +25,12 @@ typedef struct mlsi_generator {
     int64_t n_caches, chunk, context, vocab;
     int32_t *history; /* tokens in context: the first n_cached are in the caches */
     int64_t n_history, n_cached;
-    bool logits_valid, done, streaming;
+    bool logits_valid, done;
+    bool streaming; /* the last token was produced: the next one's text goes on from it */
     mlsi_sampler sampler;
     mlsi_candidate *candidates;
     mlsi_token_stream text;
+    int64_t held_at[MLSI_STREAM_HELD]; /* position of the token that each byte text holds is of */
     mlsi_turn *turns;
     int64_t n_turns, cap_turns; /* what follows the last one's end in context is the reply to it */
     uint64_t cache_bytes;
@@ -43,7 +45,8 @@ mlsys_status mlsi_generator_create(mlsi_model *m, mlsi_stream *s, const mlsi_con
 mlsys_status mlsi_generator_append(mlsi_generator *g, const int32_t *ids, int64_t n);
 mlsys_status mlsi_generator_append_text(mlsi_generator *g, const char *text, uint64_t bytes);
 mlsys_status mlsi_generator_chat(mlsi_generator *g, const char *system, const char *user);
-/* Keep the first n <= n_history tokens, and of a chat the turns that lie in them. */
+/* Keep the first n <= n_history tokens, and of a chat the turns that lie in them. What kept tokens
+ * hold back of a character is kept too. */
 void mlsi_generator_rewind(mlsi_generator *g, int64_t n);
 /* Keep the first `keep` turns. */
 void mlsi_generator_forget_turns(mlsi_generator *g, int64_t keep);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LONGEST = 65535, TOKENS_MAX = 192, TEXT_MAX = TOKENS_MAX * LONGEST + 1 };
+enum { LONGEST = 65535, TOKENS_MAX = 192, TEXT_MAX = TOKENS_MAX * LONGEST + 1, HELD_MAX = 3 };
 
 static generation_world world;
 static char path[64];
@@ -96,6 +96,13 @@ static void run_on(produced *p, int steps) {
     }
 }
 
+/* Produce until exactly so many bytes are held back; false: the text ended first. */
+static bool run_until_held(produced *p, size_t bytes) {
+    while (p->n < TOKENS_MAX / 4 && step(p) >= 0)
+        if (held(p) == bytes) return true;
+    return false;
+}
+
 START_TEST(the_longest_text_is_delivered) {
     uint64_t most = 0;
     for (int seed = 0; seed < 400 && most < MLSYS_GENERATOR_TEXT; seed++) {
@@ -109,12 +116,99 @@ START_TEST(the_longest_text_is_delivered) {
 }
 END_TEST
 
+/* ---- what comes between two tokens ----------------------------------------------------------- */
+
+static void append_one(produced *p) {
+    static const int32_t id[1] = {14}; /* 80, which would complete f0 9f 98, is not produced */
+    check_ok(mlsys_generator_append_ids(p->g, id, 1));
+}
+static void append_and_take_back(produced *p) {
+    int64_t n = generation_tokens(p->g);
+    append_one(p);
+    append_one(p);
+    check_ok(mlsys_generator_rewind(p->g, n + 1));
+    check_ok(mlsys_generator_rewind(p->g, n));
+}
+static void say(produced *p) { check_ok(mlsys_generator_chat(p->g, NULL, "b")); }
+static void say_twice(produced *p) {
+    say(p);
+    say(p);
+}
+static void nothing(produced *p) {
+    check_ok(mlsys_generator_append_ids(p->g, NULL, 0));
+    check_ok(mlsys_generator_rewind(p->g, generation_tokens(p->g)));
+}
+/* The draw depends on seed and position: the same token comes again. */
+static void take_back_one(produced *p) {
+    check_ok(mlsys_generator_rewind(p->g, generation_tokens(p->g) - 1));
+    p->n--;
+}
+
+static const struct {
+    const char *name;
+    void (*between)(produced *p);
+    bool same; /* what follows is as if nothing had been between */
+} cases[] = {{"append", append_one, false}, {"append and rewind", append_and_take_back, false},
+             {"chat", say, false},          {"two messages", say_twice, false},
+             {"nothing", nothing, true},    {"rewind by one", take_back_one, true}};
+enum { CASES = (int)(sizeof cases / sizeof cases[0]) };
+
+static void check_between(int c, int seed, size_t bytes, int *tried) {
+    produced p = begin(seed), whole = begin(seed);
+    if (run_until_held(&p, bytes)) {
+        ++*tried;
+        cases[c].between(&p);
+        run_on(&p, 12);
+        run_on(&whole, p.n);
+        ck_assert_msg(held(&p) <= HELD_MAX, "%s: %d bytes are lost or held", cases[c].name,
+                      (int)held(&p));
+        if (cases[c].same) {
+            ck_assert_mem_eq(p.ids, whole.ids, sizeof *p.ids * (size_t)p.n);
+            ck_assert_uint_eq(p.len, whole.len);
+        }
+        run_on(&p, TOKENS_MAX);
+        ck_assert_msg(held(&p) == 0, "%s: %d bytes of the text are lost", cases[c].name,
+                      (int)held(&p));
+    }
+    end(&p);
+    end(&whole);
+}
+
+START_TEST(nothing_produced_is_lost) {
+    for (size_t bytes = 1; bytes <= HELD_MAX; bytes++) {
+        int tried = 0;
+        for (int seed = 0; seed < 12 || tried < 2; seed++)
+            check_between(_i, seed, bytes, &tried);
+    }
+}
+END_TEST
+
+/* Tokens that are forgotten take along what they had not given out. */
+START_TEST(a_rewind_forgets_the_text_of_its_tokens) {
+    int tried = 0;
+    for (int seed = 0; seed < 40 || tried < 2; seed++) {
+        produced p = begin(seed);
+        if (run_until_held(&p, 2)) {
+            check_ok(mlsys_generator_rewind(p.g, generation_tokens(p.g) - 2));
+            p.n -= 2;
+            tried += held(&p) == 0; /* a token without text between the two leaves the first's */
+            append_one(&p);
+            run_on(&p, TOKENS_MAX);
+            ck_assert_uint_eq(held(&p), 0);
+        }
+        end(&p);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("generation text");
     TCase *tc = tcase_create("text");
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, open_world, close_world);
     tcase_add_test(tc, the_longest_text_is_delivered);
+    tcase_add_loop_test(tc, nothing_produced_is_lost, 0, CASES);
+    tcase_add_test(tc, a_rewind_forgets_the_text_of_its_tokens);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_set_fork_status(runner, CK_NOFORK);
