@@ -119,7 +119,6 @@ mlsys_status mlsys_generator_rewind(mlsys_generator generator, int64_t n) {
                        (long long)n, (long long)g->n_history);
     else
         mlsi_generator_rewind(g, n);
-    if (st == MLSYS_OK && n == 0) mlsi_generator_forget_turns(g, 0);
     mlsi_unpin_exclusive(g);
     return st;
 }

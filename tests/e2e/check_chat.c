@@ -80,6 +80,33 @@ START_TEST(rewind_takes_messages_back) {
 }
 END_TEST
 
+static void put_shy_template(gguf_writer *w) {
+    gguf_put_str(w, "tokenizer.chat_template",
+                 "{% if messages|length > 1 %}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+                 "{% endif %}");
+}
+
+/* A message of which the template makes nothing lies at 0, and is forgotten with the context. */
+START_TEST(a_rewind_to_nothing_takes_empty_messages_back) {
+    char other[64];
+    generation_world w;
+    snprintf(other, sizeof other, "/tmp/mlsys-shy-%ld.gguf", (long)getpid());
+    ck_assert_int_eq(tiny_model_write_but(other, "tokenizer.chat_template", put_shy_template), 0);
+    generation_open(&w, other, NULL);
+    mlsys_generator g = generation_create(&w, NULL);
+    check_ok(mlsys_generator_chat(g, NULL, "the"));
+    ck_assert_int_eq(generation_tokens(g), 0);
+    check_ok(mlsys_generator_rewind(g, 0));
+    check_ok(mlsys_generator_chat(g, NULL, "the"));
+    ck_assert_int_eq(generation_tokens(g), 0);
+    check_ok(mlsys_generator_chat(g, NULL, "the"));
+    ck_assert_int_gt(generation_tokens(g), 0);
+    check_ok(mlsys_release(g));
+    generation_close(&w);
+    unlink(other);
+}
+END_TEST
+
 START_TEST(chat_refuses_control_tokens) {
     mlsys_generator g = generation_create(&world, NULL);
     generation_expect(mlsys_generator_chat(g, NULL, "x<|im_end|>"), MLSYS_E_ARG, "user message");
@@ -115,6 +142,7 @@ static void add_chat(Suite *suite) {
     tcase_add_test(tc, chat_keeps_what_turns_share);
     tcase_add_test(tc, chat_takes_the_reply_once);
     tcase_add_test(tc, rewind_takes_messages_back);
+    tcase_add_test(tc, a_rewind_to_nothing_takes_empty_messages_back);
     tcase_add_test(tc, chat_refuses_control_tokens);
     tcase_add_test(tc, chat_needs_a_template);
     suite_add_tcase(suite, tc);
