@@ -52,15 +52,13 @@ mlsys_status mlsys_device_describe(mlsys_device device, char *buf, uint64_t cap,
     mlsi_device *d;
     MLSI_TRY(mlsi_pin(device, MLSYS_KIND_DEVICE, "device_describe: device", &d));
     const mlsi_ctx *ctx = d->object.ctx;
-    int32_t isa = mlsi_cpu_backend.isa();
-    if (isa > ctx->isa_limit) isa = ctx->isa_limit;
     char name[64];
     processor_name(name);
     mlsi_text text;
     mlsi_text_init(&text, &d->object.ctx->alloc);
     mlsi_text_add(&text,
                   "{\"type\":\"cpu\",\"index\":%d,\"name\":\"%s\",\"isa\":\"%s\",\"threads\":%d}",
-                  d->index, name, isa_names[isa], mlsi_pool_threads(ctx->pool));
+                  d->index, name, isa_names[ctx->isa_limit], mlsi_pool_threads(ctx->pool));
     mlsys_status st = mlsi_text_out(&text, buf, cap, need);
     mlsi_unpin(d);
     return st;

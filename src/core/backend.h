@@ -81,11 +81,11 @@ typedef struct mlsi_kernel {
 typedef struct mlsi_backend {
     const char *name;
     mlsys_devtype type;
-    /* First row of op that accepts q and needs at most isa_limit; NULL = none. */
-    const mlsi_kernel *(*find)(const mlsi_query *q, mlsi_isa isa_limit);
+    /* First row of op that accepts q and needs at most isa, which the machine has; NULL = none. */
+    const mlsi_kernel *(*find)(const mlsi_query *q, mlsi_isa isa);
     /* i-th row of the whole table, NULL past the end: for listings and conformance tests. */
     const mlsi_kernel *(*row)(int i);
-    mlsi_isa (*isa)(void); /* the best instruction set of this machine */
+    mlsi_isa (*isa)(void); /* the best instruction set of this machine; slow, a context keeps it */
 } mlsi_backend;
 
 extern const mlsi_backend mlsi_cpu_backend;

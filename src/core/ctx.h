@@ -21,11 +21,10 @@ typedef struct mlsi_ctx {
     mlsi_pool *pool;
     mlsi_trace *trace;
     struct mlsi_log *log;
-    struct mlsi_backend_state *cpu; /* the backend's per-context state */
     _Atomic(mlsi_custom_op *) custom_ops;
     pthread_mutex_t lock; /* registration and cpu_device; never held over a hook */
     int32_t pid;          /* of the creator; a forked child is refused */
-    int32_t isa_limit;    /* config "isa": highest instruction set to use */
+    int32_t isa_limit;    /* instruction set to use: the machine's best, at most config "isa" */
     _Atomic uint64_t live_handles;
     _Atomic uint64_t next_serial;   /* graphs, storages, programs */
     struct mlsi_device *cpu_device; /* not pinned: its destroy clears it */

@@ -52,13 +52,11 @@ static mlsi_isa best_isa(void) {
 static mlsi_isa best_isa(void) { return MLSI_ISA_PORTABLE; }
 #endif
 
-static const mlsi_kernel *find_row(const mlsi_query *q, mlsi_isa isa_limit) {
-    mlsi_isa best = best_isa();
-    mlsi_isa limit = isa_limit < best ? isa_limit : best;
+static const mlsi_kernel *find_row(const mlsi_query *q, mlsi_isa isa) {
     for (int t = 0; tables[t]; t++) {
-        if (!tables[t]->run || tables[t]->isa > limit) continue;
+        if (!tables[t]->run || tables[t]->isa > isa) continue;
         for (const mlsi_kernel *k = tables[t]; k->run; k++)
-            if (k->op == q->op && k->isa <= limit && k->accepts(q)) return k;
+            if (k->op == q->op && k->isa <= isa && k->accepts(q)) return k;
     }
     return NULL;
 }

@@ -203,7 +203,8 @@ START_TEST(contexts_check_their_config) {
         if (i < 4) {
             mlsi_ctx *c;
             check_ok(mlsi_pin(ctx, MLSYS_KIND_CTX, "test", &c));
-            ck_assert_int_eq(c->isa_limit, i == 0 ? 2 : i - 1);
+            int best = mlsys_has_feature("avx512") ? 2 : mlsys_has_feature("avx2"), asked = i - 1;
+            ck_assert_int_eq(c->isa_limit, i && asked < best ? asked : best);
             mlsi_unpin(c);
         }
         mlsys_release(ctx), mlsys_release(h);
