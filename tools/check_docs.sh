@@ -15,6 +15,13 @@ while read -r doc; do
         [ -e "$path" ] || { echo "docs: $doc: no such file in the tree: $path" >&2; status=1; }
     done
 done <"$list"
+# Every page of docs/ has one row in its table of contents.
+for page in docs/*.md; do
+    page=${page#docs/}
+    [ "$page" = README.md ] && continue
+    rows=$(grep -c "^| \[$page\]($page) |" docs/README.md)
+    [ "$rows" = 1 ] || { echo "docs: docs/README.md has $rows rows for $page, not one" >&2; status=1; }
+done
 # The program of the README is the one that is compiled and run.
 sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d' | cmp -s - examples/readme.c ||
     { echo "docs: the program in README.md is not examples/readme.c" >&2; status=1; }
