@@ -93,8 +93,11 @@ ISA_CFLAGS_portable := -DMLSI_ISA_IS_PORTABLE=1
 ISA_CFLAGS_avx2     := -DMLSI_ISA_IS_AVX2=1 -mavx2 -mfma -mf16c
 ISA_CFLAGS_avx512   := -DMLSI_ISA_IS_AVX512=1 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 KERNEL_CFLAGS := $(if $(filter release,$(CONFIG)),-O3)
-OBJ := $(SRC:src/%.c=$(OUT)/obj/%.o) \
-       $(foreach i,$(ISAS),$(KERNELS:src/cpu/kernels/%.c=$(OUT)/obj/cpu/kernels/%.$(i).o))
+# Named by the whole path: an archive keeps the last part of a name only, and "ar r" and "ar x" take
+# two members of one name for the same.
+object = $(OUT)/obj/$(subst /,-,$(1:src/%.c=%))$(2).o
+OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
+       $(foreach i,$(ISAS),$(foreach s,$(KERNELS),$(call object,$(s),.$(i))))
 
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
@@ -114,17 +117,16 @@ $(OUT)/flags: FORCE
 	@mkdir -p $(@D)
 	@printf '%s\n' '$(FLAGS_TEXT)' | cmp -s - $@ || printf '%s\n' '$(FLAGS_TEXT)' >$@
 
-define isa_rule
-$(OUT)/obj/cpu/kernels/%.$(1).o: src/cpu/kernels/%.c $(OUT)/flags
+# source, suffix of the object, flags
+define object_rule
+$(call object,$(1),$(2)): $(1) $(OUT)/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(CC) $$(BASE_CFLAGS) $$(KERNEL_CFLAGS) $$(ISA_CFLAGS_$(1)) -c $$< -o $$@
+	$$(Q)$$(CC) $$(BASE_CFLAGS) $(3) -c $$< -o $$@
 endef
-$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
-$(OUT)/obj/%.o: src/%.c $(OUT)/flags
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
+$(foreach s,$(SRC),$(eval $(call object_rule,$(s))))
+$(foreach i,$(ISAS),$(foreach s,$(KERNELS),$(eval \
+  $(call object_rule,$(s),.$(i),$(KERNEL_CFLAGS) $(ISA_CFLAGS_$(i))))))
 $(OUT)/fatbin/%.fatbin: src/%.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$@)
@@ -198,7 +200,7 @@ $(OUT)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB_STATIC)
 tests: $(TEST_BIN) $(REPLAY_BIN)
 .PRECIOUS: $(OUT)/obj/tests/%.o
 
-export CC CXX CONFIG OUT PYTHON PKG_CONFIG
+export AR CC CXX CONFIG OUT PYTHON PKG_CONFIG
 check: lib examples tests ## run all tests; ends with "N passed, N failed, N skipped"
 	@tools/run_checks.sh $(OUT) $(TEST_BIN) $(REPLAY_BIN) $(TEST_SCRIPTS)
 check-peer: lib examples $(PEER_BIN) ## compare with independent implementations (fetches models)
@@ -280,7 +282,7 @@ format: ## rewrite C, C++ and CUDA sources by .clang-format
 	@$(CLANG_FORMAT) -i $(FORMAT_SRC)
 format-check:
 	@$(CLANG_FORMAT) --dry-run -Werror $(FORMAT_SRC) && echo "format-check: $(words $(FORMAT_SRC)) files"
-lint: shared $(OUT)/tools/check_ops $(OUT)/tools/gen_op_docs ## layers, symbols, sizes, op rules, docs, generated files, static analysis
+lint: shared static $(OUT)/tools/check_ops $(OUT)/tools/gen_op_docs ## layers, symbols, sizes, op rules, docs, generated files, static analysis
 	@tools/lint.sh $(OUT)
 symbols: shared ## exported symbols = header = version script = docs/abi/symbols.txt
 	@tools/check_symbols.sh $(OUT)

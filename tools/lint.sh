@@ -9,6 +9,7 @@ step() { "$@" || status=1; }
 step tools/check_layers.sh
 step tools/check_sizes.sh
 step tools/check_symbols.sh "$out"
+step tools/check_archive.sh "$out"
 step tools/check_ops.sh "$out"
 step "$out/tools/gen_op_docs" docs/ops --check
 step tools/check_docs.sh
