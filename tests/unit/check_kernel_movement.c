@@ -1,6 +1,5 @@
-/* Kernels that move or create elements: bits are kept, and land where the op says. */
-#include "core/rng.h"
-#include "support/kernel_case.h"
+/* Kernels that move elements: bits are kept, and land where the op says. */
+#include "support/move_case.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -8,27 +7,8 @@
 
 enum { SEED = 20261205 };
 
-static const mlsys_dtype plain[] = {MLSYS_F32,  MLSYS_I8,  MLSYS_F64, MLSYS_F16,
-                                    MLSYS_BF16, MLSYS_I64, MLSYS_I32, MLSYS_F8E4M3,
-                                    MLSYS_BOOL, MLSYS_I16, MLSYS_U8,  MLSYS_F8E5M2};
-enum { PLAIN = (int)(sizeof plain / sizeof plain[0]) };
-
 static void move(const mlsi_view *to, int64_t i, const mlsi_view *from, int64_t j) {
     memcpy(kc_at(to, i), kc_at(from, j), (size_t)mlsi_dtype_size(to->dtype));
-}
-
-static int64_t count_of(int rank, const int64_t *shape) {
-    int64_t n = 1;
-    for (int d = 0; d < rank; d++)
-        n *= shape[d];
-    return n;
-}
-
-static void unravel(int rank, const int64_t *shape, int64_t i, int64_t *index) {
-    for (int d = rank - 1; d >= 0; d--) {
-        index[d] = i % shape[d];
-        i /= shape[d];
-    }
 }
 
 static int64_t ravel(int rank, const int64_t *shape, const int64_t *index) {
@@ -38,56 +18,25 @@ static int64_t ravel(int rank, const int64_t *shape, const int64_t *index) {
     return i;
 }
 
-static int random_shape(kc_rng *r, int64_t *shape, int least_rank) {
-    static const int64_t extents[] = {0, 1, 2, 3, 5, 16, 17, 33, 70};
-    int rank = (int)kc_int(r, least_rank, 4);
-    int64_t count = 1;
-    for (int d = 0; d < rank; d++) {
-        shape[d] = extents[kc_int(r, kc_int(r, 0, 12) ? 1 : 0, 8)];
-        if (count * shape[d] > 4000) shape[d] = 2;
-        count *= shape[d];
-    }
-    return rank;
-}
-
-/* A call with one input and an output of the given shape; e is the expected result, to be filled.
- */
-typedef struct move_case {
-    kc_call c;
-    kc_tensor e;
-    mlsys_dtype t;
-} move_case;
-
 static move_case begin(kc_rng *r, mlsi_op op, const void *attrs, int rank, const int64_t *shape) {
     move_case m = {.c = {.op = op, .attrs = attrs, .n_in = 1, .n_out = 1}};
-    m.t = plain[kc_int(r, 0, PLAIN - 1)];
+    m.t = move_dtypes[kc_int(r, 0, MOVE_DTYPES - 1)];
     m.c.in[0] = kc_tensor_new(r, m.t, rank, shape, (kc_layout)kc_int(r, 0, KC_BROADCAST));
     kc_fill(r, &m.c.in[0], KC_ANY);
     return m;
-}
-
-static void set_output(kc_rng *r, move_case *m, int rank, const int64_t *shape) {
-    m->c.out[0] = kc_tensor_new(r, m->t, rank, shape, (kc_layout)kc_int(r, 0, KC_PADDED));
-    m->e = kc_tensor_new(r, m->t, rank, shape, KC_DENSE);
-}
-
-static void finish(move_case *m) {
-    ck_assert_int_gt(kc_check(&m->c, &m->e, mlsi_dtype_get(m->t)->name), 0);
-    kc_tensor_free(&m->e);
-    kc_call_free(&m->c);
 }
 
 START_TEST(copy) {
     kc_rng r = kc_seed(SEED);
     for (int repeat = 0; repeat < 400; repeat++) {
         int64_t shape[4];
-        int rank = random_shape(&r, shape, 0);
+        int rank = move_shape(&r, shape, 0);
         if (repeat % 50 == 0) rank = 2, shape[0] = 300, shape[1] = 270; /* bands of a transpose */
         move_case m = begin(&r, MLSI_OP_COPY, NULL, rank, shape);
-        set_output(&r, &m, rank, shape);
+        move_case_output(&r, &m, rank, shape);
         for (int64_t i = 0; i < count_of(rank, shape); i++)
             move(&m.e.view, i, &m.c.in[0].view, i);
-        finish(&m);
+        move_case_check(&m);
     }
 }
 END_TEST
@@ -118,7 +67,7 @@ START_TEST(transpose_and_reverse) {
     kc_rng r = kc_seed(SEED + 2);
     for (int repeat = 0; repeat < 200; repeat++) {
         int64_t shape[4], out[4], index[4], from[4];
-        int rank = random_shape(&r, shape, 1);
+        int rank = move_shape(&r, shape, 1);
         mlsi_attr_transpose perm = {.perm = {.n = rank}};
         mlsi_attr_axes axes = {{0}};
         bool turn = repeat % 2;
@@ -136,7 +85,7 @@ START_TEST(transpose_and_reverse) {
             out[d] = turn ? shape[perm.perm.v[d]] : shape[d];
         move_case m = begin(&r, turn ? MLSI_OP_TRANSPOSE : MLSI_OP_REVERSE,
                             turn ? (void *)&perm : (void *)&axes, rank, shape);
-        set_output(&r, &m, rank, out);
+        move_case_output(&r, &m, rank, out);
         for (int64_t i = 0; i < count_of(rank, out); i++) {
             unravel(rank, out, i, index);
             for (int d = 0; d < rank && turn; d++)
@@ -147,7 +96,7 @@ START_TEST(transpose_and_reverse) {
             }
             move(&m.e.view, i, &m.c.in[0].view, ravel(rank, shape, turn ? from : index));
         }
-        finish(&m);
+        move_case_check(&m);
     }
 }
 END_TEST
@@ -160,19 +109,19 @@ START_TEST(reshape_and_broadcast) {
         int from = (int)kc_int(&r, 0, 7),
             to = from < 6 ? (int)kc_int(&r, 0, 5) : (int)kc_int(&r, 6, 7);
         move_case m = begin(&r, MLSI_OP_RESHAPE, NULL, 4, shapes[from]);
-        set_output(&r, &m, 4, shapes[to]);
+        move_case_output(&r, &m, 4, shapes[to]);
         for (int64_t i = 0; i < count_of(4, shapes[to]); i++)
             move(&m.e.view, i, &m.c.in[0].view, i);
-        finish(&m);
+        move_case_check(&m);
         int64_t shape[4], small[4];
-        int rank = random_shape(&r, shape, 1), drop = (int)kc_int(&r, 0, rank);
+        int rank = move_shape(&r, shape, 1), drop = (int)kc_int(&r, 0, rank);
         for (int d = drop; d < rank; d++)
             small[d - drop] = kc_bits(&r) % 2 ? 1 : shape[d];
         m = begin(&r, MLSI_OP_BROADCAST, NULL, rank - drop, small);
-        set_output(&r, &m, rank, shape);
+        move_case_output(&r, &m, rank, shape);
         for (int64_t i = 0; i < count_of(rank, shape); i++)
             move(&m.e.view, i, &m.c.in[0].view, kc_broadcast_index(&m.c.in[0].view, &m.e.view, i));
-        finish(&m);
+        move_case_check(&m);
     }
 }
 END_TEST
@@ -181,7 +130,7 @@ START_TEST(slice) {
     kc_rng r = kc_seed(SEED + 4);
     for (int repeat = 0; repeat < 200; repeat++) {
         int64_t shape[4], out[4], first[4], index[4];
-        int rank = random_shape(&r, shape, 1);
+        int rank = move_shape(&r, shape, 1);
         mlsi_attr_slice attrs = {.starts = {.n = rank}, .stops = {.n = rank}, .steps = {.n = rank}};
         for (int d = 0; d < rank; d++) {
             int64_t step = kc_int(&r, 1, 3) * (kc_bits(&r) % 2 ? 1 : -1);
@@ -203,14 +152,14 @@ START_TEST(slice) {
                 out[d]++;
         }
         move_case m = begin(&r, MLSI_OP_SLICE, &attrs, rank, shape);
-        set_output(&r, &m, rank, out);
+        move_case_output(&r, &m, rank, out);
         for (int64_t i = 0; i < count_of(rank, out); i++) {
             unravel(rank, out, i, index);
             for (int d = 0; d < rank; d++)
                 index[d] = first[d] + index[d] * attrs.steps.v[d];
             move(&m.e.view, i, &m.c.in[0].view, ravel(rank, shape, index));
         }
-        finish(&m);
+        move_case_check(&m);
     }
 }
 END_TEST
@@ -219,7 +168,7 @@ START_TEST(pad) {
     kc_rng r = kc_seed(SEED + 5);
     for (int repeat = 0; repeat < 200; repeat++) {
         int64_t shape[4], out[4], index[4];
-        int rank = random_shape(&r, shape, 1);
+        int rank = move_shape(&r, shape, 1);
         mlsi_attr_pad attrs = {
             .low = {.n = rank}, .high = {.n = rank}, .value = repeat % 3 ? -1.5 : 0};
         for (int d = 0; d < rank; d++) {
@@ -229,7 +178,7 @@ START_TEST(pad) {
             if (out[d] < 0) attrs.high.v[d] -= out[d], out[d] = 0;
         }
         move_case m = begin(&r, MLSI_OP_PAD, &attrs, rank, shape);
-        set_output(&r, &m, rank, out);
+        move_case_output(&r, &m, rank, out);
         for (int64_t i = 0; i < count_of(rank, out); i++) {
             bool inside = true;
             unravel(rank, out, i, index);
@@ -244,7 +193,7 @@ START_TEST(pad) {
             else
                 kc_set_i(&m.e.view, i, mlsi_f64_to_int(attrs.value, m.t));
         }
-        finish(&m);
+        move_case_check(&m);
     }
 }
 END_TEST
@@ -253,7 +202,7 @@ START_TEST(concat) {
     kc_rng r = kc_seed(SEED + 6);
     for (int repeat = 0; repeat < 120; repeat++) {
         int64_t shape[4], out[4], index[4], at = 0;
-        int rank = random_shape(&r, shape, 1), axis = (int)kc_int(&r, 0, rank - 1);
+        int rank = move_shape(&r, shape, 1), axis = (int)kc_int(&r, 0, rank - 1);
         int n = (int)kc_int(&r, 1, 5);
         mlsi_attr_axis attrs = {.axis = repeat % 2 ? axis : axis - rank};
         move_case m = begin(&r, MLSI_OP_CONCAT, &attrs, rank, shape);
@@ -265,7 +214,7 @@ START_TEST(concat) {
             kc_fill(&r, &m.c.in[k], KC_ANY);
             out[axis] += shape[axis];
         }
-        set_output(&r, &m, rank, out);
+        move_case_output(&r, &m, rank, out);
         for (int k = 0; k < n; k++) {
             const mlsi_view *x = &m.c.in[k].view;
             for (int64_t i = 0; i < mlsi_view_count(x); i++) {
@@ -275,7 +224,7 @@ START_TEST(concat) {
             }
             at += x->shape[axis];
         }
-        finish(&m);
+        move_case_check(&m);
     }
 }
 END_TEST
@@ -301,7 +250,7 @@ START_TEST(windows) {
     kc_rng r = kc_seed(SEED + 7);
     for (int repeat = 0; repeat < 200; repeat++) {
         int64_t shape[4], size[4], start[4];
-        int rank = random_shape(&r, shape, 0);
+        int rank = move_shape(&r, shape, 0);
         int64_t n_starts = rank;
         bool update = repeat % 2;
         mlsi_attr_dynamic_slice attrs = {.sizes = {.n = rank}};
@@ -321,7 +270,7 @@ START_TEST(windows) {
             m.c.in[1] = kc_tensor_new(&r, m.t, rank, size, (kc_layout)kc_int(&r, 0, KC_BROADCAST));
             kc_fill(&r, &m.c.in[1], KC_ANY);
         }
-        set_output(&r, &m, rank, update ? shape : size);
+        move_case_output(&r, &m, rank, update ? shape : size);
         window_reference(&m.c.in[0].view, update ? &m.c.in[1].view : &m.e.view, start, update,
                          &m.e.view);
         ck_assert_int_gt(kc_check(&m.c, &m.e, "window"), 0);
@@ -365,72 +314,6 @@ START_TEST(update_in_place) {
         ck_assert_int_gt(kc_check(&c, &e, "in place"), 0);
         kc_tensor_free(&e);
         kc_call_free(&c);
-    }
-}
-END_TEST
-
-/* ---- creation -------------------------------------------------------------------------------- */
-
-START_TEST(iota_and_full) {
-    kc_rng r = kc_seed(SEED + 9);
-    for (int repeat = 0; repeat < 200; repeat++) {
-        int64_t shape[4], index[4];
-        int rank = random_shape(&r, shape, 1), axis = (int)kc_int(&r, 0, rank - 1);
-        bool full = repeat % 2;
-        mlsi_attr_iota iota = {.axis = repeat % 4 ? axis : axis - rank};
-        mlsi_attr_full fill = {.value = kc_uniform(&r, -3, 3), .ivalue = kc_int(&r, -300, 300)};
-        move_case m = {.c = {.op = full ? MLSI_OP_FULL : MLSI_OP_IOTA, .n_out = 1}};
-        m.c.attrs = full ? (const void *)&fill : (const void *)&iota;
-        m.t = plain[kc_int(&r, 0, PLAIN - 1)];
-        set_output(&r, &m, rank, shape);
-        for (int64_t i = 0; i < count_of(rank, shape); i++) {
-            unravel(rank, shape, i, index);
-            if (mlsi_dtype_is_float(m.t))
-                kc_set_f(&m.e.view, i, full ? fill.value : (double)index[axis]);
-            else
-                kc_set_i(&m.e.view, i, full ? fill.ivalue : index[axis]);
-        }
-        finish(&m);
-    }
-}
-END_TEST
-
-START_TEST(random_numbers) {
-    static const mlsys_dtype bits[] = {MLSYS_I64, MLSYS_I32, MLSYS_I16, MLSYS_I8, MLSYS_U8};
-    kc_rng r = kc_seed(SEED + 10);
-    for (int repeat = 0; repeat < 60; repeat++) {
-        int64_t shape[4];
-        int rank = random_shape(&r, shape, 0);
-        if (repeat % 20 == 0) rank = 1, shape[0] = 9001;
-        mlsi_attr_random attrs = {.kind = repeat % 3};
-        move_case m = {.c = {.op = MLSI_OP_RANDOM, .attrs = &attrs, .n_in = 2, .n_out = 1}};
-        m.t = attrs.kind == MLSI_RANDOM_BITS ? bits[kc_int(&r, 0, 4)]
-              : kc_bits(&r) % 2              ? MLSYS_F32
-                                             : MLSYS_F64;
-        uint64_t key = kc_bits(&r), stream = kc_bits(&r);
-        for (int i = 0; i < 2; i++) {
-            m.c.in[i] = kc_tensor_new(&r, MLSYS_I64, 0, NULL, KC_DENSE);
-            kc_set_i(&m.c.in[i].view, 0, (int64_t)(i ? stream : key));
-            memcpy(m.c.in[i].before, m.c.in[i].block, m.c.in[i].bytes);
-        }
-        set_output(&r, &m, rank, shape);
-        for (int64_t i = 0; i < count_of(rank, shape); i++) {
-            uint64_t u = (uint64_t)i;
-            bool f64 = m.t == MLSYS_F64;
-            if (attrs.kind == MLSI_RANDOM_BITS)
-                kc_set_i(&m.e.view, i,
-                         m.t == MLSYS_I64 ? (int64_t)mlsi_rng_bits64(key, stream, u)
-                                          : (int64_t)mlsi_rng_bits32(key, stream, u));
-            else if (attrs.kind == MLSI_RANDOM_UNIFORM)
-                kc_set_f(&m.e.view, i,
-                         f64 ? mlsi_rng_uniform64(key, stream, u)
-                             : (double)mlsi_rng_uniform32(key, stream, u));
-            else
-                kc_set_f(&m.e.view, i,
-                         f64 ? mlsi_rng_normal64(key, stream, u)
-                             : (double)mlsi_rng_normal32(key, stream, u));
-        }
-        finish(&m);
     }
 }
 END_TEST
@@ -499,8 +382,6 @@ int main(void) {
     tcase_add_test(t, concat);
     tcase_add_test(t, windows);
     tcase_add_test(t, update_in_place);
-    tcase_add_test(t, iota_and_full);
-    tcase_add_test(t, random_numbers);
     tcase_add_test(t, large_copies);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
