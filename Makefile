@@ -167,7 +167,7 @@ TESTS ?=
 pick = $(if $(TESTS),$(foreach t,$(TESTS),$(filter %/$(t).c %/$(t).sh,$(1))),$(1))
 TEST_SRC := $(call pick,$(foreach d,$(TEST_DIRS),$(sort $(wildcard tests/$(d)/check_*.c))))
 TEST_BIN := $(TEST_SRC:tests/%.c=$(OUT)/tests/%)
-PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/*.c)))
+PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/check_*.c)))
 # A script is a test too: exit 0 passed, 77 skipped, anything else failed.
 TEST_SCRIPTS := $(call pick,$(sort $(wildcard $(TEST_DIRS:%=tests/%/check_*.sh))))
 TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c))

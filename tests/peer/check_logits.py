@@ -49,7 +49,8 @@ def compare(name, path):
           f"{agreed} of {GREEDY * len(PROMPTS)} greedy tokens equal", flush=True)
     if not worst <= BOUND:
         failures.append(f"{name}: logits differ by {worst:.3e}, bound {BOUND}")
-    reference.weights["output_norm.weight"] *= np.float32(1.01)  # a planted fault must show
+    norm = reference.weights["output_norm.weight"]
+    reference.weights["output_norm.weight"] = norm * np.float32(1.01)  # a planted fault must show
     tokens = library.encode(PROMPTS[0])[:8]
     if np.abs(library.logits(tokens) - reference.logits(tokens)).max() <= BOUND:
         failures.append(f"{name}: a weight scaled by 1.01 was not noticed")
