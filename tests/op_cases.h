@@ -99,6 +99,7 @@ OP_CASE(fma, "F", "@ternary", "", 1)
 /* ---- movement ------------------------------------------------------------------------------ */
 OP_CASE(copy, "P", "@unary", "", 1)
 OP_CASE(copy, "Q", "T[3,256]", "", 1)
+OP_CASE(stop_gradient, "P", "@unary", "", 1)
 OP_CASE(reshape, "P", "T[2,3,5]", "shape=[6,-1]", 1)
 OP_CASE(reshape, "P", "T[4,6]", "shape=[2,2,3,2]", 1)
 OP_CASE(reshape, "P", "T[0,3]", "shape=[3,0]", 1)
@@ -240,6 +241,20 @@ OP_CASE(pool, "F", "T[1,2,8,5]:finite",
         "kind=average, kernel=[3,2], strides=[3,2], pads=[1,1,0,0], ceil_mode=true", 1)
 OP_CASE(pool, "N", "T[2,1,13]:finite", "kind=sum, kernel=[3], dilations=[2], pads=[2,2]", 1)
 OP_CASE(pool, "F", "T[1,0,4]", "kind=sum, kernel=[2]", 1)
+
+/* ---- optimisers ---------------------------------------------------------------------------- */
+OP_CASE(sgd_step, "F", "T[67]:small; T[67]:small; T[]:small", "", 1)
+OP_CASE(sgd_step, "F", "T[3,5]; T[3,5]; T[]; T[3,5]", "weight_decay=0.01, dampening=0.5", 2)
+OP_CASE(sgd_step, "F", "T[7]:small; T[7]:small; T[]:small; T[7]:small", "nesterov=true", 2)
+OP_CASE(adam_step, "F",
+        "T[67]:small; T[67]:small; T[]:small; T[67]:small; T[67]:small; i64[]:const(3)", "", 3)
+OP_CASE(adam_step, "F", "T[3,5]; T[3,5]; T[]; T[3,5]; T[3,5]; i64[]:const(2)",
+        "decoupled=false, beta1=0.5, beta2=0.75, eps=0.001", 3)
+OP_CASE(adam_step, "",
+        "bf16[5]:small; f16[5]:small; f32[]:small; f32[5]:small; f32[5]:small; i64[]:const(1)", "",
+        3)
+OP_CASE(adam_step, "F", "T[0]; T[0]; T[]; T[0]; T[0]; i64[]", "", 3)
+OP_CASE(lion_step, "F", "T[67]:small; T[67]:small; T[]:small; T[67]:small", "weight_decay=0.1", 2)
 
 /* ---- index, order -------------------------------------------------------------------------- */
 OP_CASE(gather, "P", "T[7,5]; i64[3]:index(7)", "", 1)

@@ -335,6 +335,24 @@ OP_BAD(custom, "f32[3]", "op_index=0", 1, MLSYS_E_ARG,
        "custom: attribute op_index: 0 outside [0,0)")
 OP_BAD(custom, "f32[3]", "op_index=-1", 1, MLSYS_E_ARG, "custom: attribute op_index: -1 outside")
 
+/* ---- optimisers ---------------------------------------------------------------------------- */
+OP_BAD(sgd_step, "i32[3]; i32[3]; f32[]", "", 1, MLSYS_E_DTYPE,
+       "sgd_step: operand 0 (w): dtype i32, expected float")
+OP_BAD(sgd_step, "f32[3]; f32[4]; f32[]", "", 1, MLSYS_E_SHAPE,
+       "operand 1 (g): f32[4] does not go with f32[3]")
+OP_BAD(sgd_step, "f32[3]; f32[3]; f32[1]", "", 1, MLSYS_E_SHAPE,
+       "operand 2 (lr): f32[1], expected a scalar float")
+OP_BAD(sgd_step, "f32[3]; f32[3]; f32[]", "", 2, MLSYS_E_ARG,
+       "2 results: the parameter and 0 moments")
+OP_BAD(sgd_step, "f32[B]; f32[S]; f32[]", "", 1, MLSYS_E_SHAPE, "f32[S] does not go with f32[B]")
+OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f32[3]; f32[3]; f32[]", "", 3, MLSYS_E_DTYPE,
+       "operand 5 (count): f32[], expected a scalar i64")
+OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f64[3]; f32[3]; i64[]", "", 3, MLSYS_E_SHAPE,
+       "operand 3 (m): f64[3] does not go with f32[3]")
+OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f32[3]; f32[3]; i64[]", "", 2, MLSYS_E_ARG,
+       "2 results: the parameter and 2 moments")
+OP_BAD(lion_step, "f32[3]; f32[3]; f32[]", "", 2, MLSYS_E_ARG, "lion_step: 3 operands given")
+
 #undef BAD_OPERANDS_1
 #undef BAD_NUMBERS_1
 #undef BAD_FLOATS_1

@@ -31,6 +31,10 @@ static void check_def(const char *op, const mlsi_op_def *def) {
     if (!def->infer) fault(op, "no type inference");
     if (!def->cost && !control) fault(op, "no cost rule");
     if (!def->ref && !def->decompose && !control) fault(op, "neither reference nor decomposition");
+    if ((def->traits & MLSI_TRAIT_DIFFERENTIABLE) && !def->vjp && !def->decompose && !control)
+        fault(op, "marked DIFFERENTIABLE without a gradient rule");
+    if (def->vjp && !(def->traits & MLSI_TRAIT_DIFFERENTIABLE))
+        fault(op, "a gradient rule, but not marked DIFFERENTIABLE");
     if ((def->traits & MLSI_TRAIT_VIEW) && !def->view) fault(op, "marked VIEW without a view rule");
     if (!def->doc || strlen(def->doc) < 8) fault(op, "no documentation");
     if (!def->special || !*def->special) fault(op, "no text on special values");

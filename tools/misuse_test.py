@@ -10,10 +10,11 @@ DEFAULTS = {
     "strides": "f->strides", "perm": "f->perm", "values": "f->ints", "names": "NULL",
     "key": '"axis"', "name": '"x"', "scope": '"compile"', "text": '"the"', "message": '"m"',
     "path": "f->path", "op": '"neg"', "system": "NULL", "user": "NULL", "in": "f->in",
+    "x": "f->in", "y": "f->in", "dx": "f->out", "seeds": "NULL",
     "inout": "f->out", "ids": "f->ids", "base": "f->data", "dst.buffer": "f->data",
     "src.buffer": "f->data", "h": "&f->hooks", "d": "&f->opdef", "managed": "f->managed",
     "input": "f->input", "v": "f->input",
-    "n": "2", "n_in": "1", "n_out": "1", "ndim": "2", "cap": "sizeof f->buf", "axis": "1",
+    "n": "2", "n_in": "1", "n_out": "1", "n_x": "1", "n_y": "1", "ndim": "2", "cap": "sizeof f->buf", "axis": "1",
     "axis0": "0", "axis1": "1", "start": "0", "stop": "2", "step": "1", "offset": "0",
     "index": "0", "bytes": "24", "dtype": "MLSYS_F32", "type": "MLSYS_CPU", "what": "MLSYS_DUMP_COST",
     "flags": "0", "value": "1", "min": "1", "max": "8", "divisor": "1", "size": "8", "count": "TINY_VOCAB",
@@ -24,7 +25,7 @@ ARGUMENTS = {
     **{(f"config_{c}", "config"): "f->config" for c in ("set_i64", "set_f64", "set_str", "set_i64s", "get_i64")},
     ("config_set_str", "value"): '"v"', ("config_get_i64", "key"): '"seed"',
     ("hooks_init", "size"): "sizeof f->hooks", ("opdef_init", "size"): "sizeof f->opdef",
-    ("ctx_stats", "out"): "&f->stats", ("program_cost", "out"): "&f->cost",
+    ("ctx_stats", "out"): "&f->stats", ("graph_check_gradient", "out"): "NULL", ("program_cost", "out"): "&f->cost",
     ("program_reserve", "n"): "0", ("program_cost", "n"): "0",
     ("program_reserve", "values"): "NULL", ("program_cost", "values"): "NULL",
     ("tensor_write", "src"): "f->data", ("tensor_read", "dst"): "f->data",
@@ -56,9 +57,9 @@ ARGUMENTS = {
 # What a NULL (or another listed wrong value) may do: these parameters are optional, or any value is legal.
 OPTIONAL = {
     "config", "attrs", "need", "names", "user", "done", "copied", "block_elems", "block_bytes", "system",
-    "message", "start", "stop", "value", "key.number", "stream_id", "flags", "max", "cap",
+    "seeds", "message", "start", "stop", "value", "key.number", "stream_id", "flags", "max", "cap",
     ("ctx_create", "h"), ("tensor_wrap", "strides"), ("tensor_view", "strides"), ("tensor_to_dlpack", "stream"),
-    ("tensor_from_dlpack", "stream"), ("op_list", "ctx"), ("op_schema", "ctx"), ("graph_control", "g2"),
+    ("tensor_from_dlpack", "stream"), ("op_list", "ctx"), ("op_schema", "ctx"), ("graph_control", "g2"), ("graph_check_gradient", "out"),
     ("dtype_info", "name"), ("release", "handle"), ("dlpack_free", "managed"), ("program_reserve", "values"),
     ("program_cost", "values"), ("tensor_shape", "shape"), ("tensor_shape", "ndim"), ("tensor_strides", "strides"),
     ("tensor_strides", "offset"), ("graph_type", "dtype"), ("graph_type", "shape"), ("graph_type", "ndim"),
@@ -70,8 +71,8 @@ OPTIONAL = {
     ("generator_next", "id"), ("tensor_wrap", "base"),
 }
 # The valid call of these fails by design, or its success depends on the moment.
-NO_BASELINE = {"last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}
-OUT_STRUCTS = {("ctx_stats", "out"), ("program_cost", "out")}
+NO_BASELINE = {"graph_check_gradient", "last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}
+OUT_STRUCTS = {("ctx_stats", "out"), ("program_cost", "out"), ("graph_check_gradient", "out")}
 OUT_ARRAYS = {"op_run", "graph_op", "graph_control", "graph_interpret", "program_run"}
 
 
@@ -98,7 +99,7 @@ def param_class(f, p):
             return "STRIDES", "0"
         if p.name == "in" and "tensor" in p.type:
             return "TENSORS", "MLSYS_KIND_TENSOR"
-        if p.name == "in" and "value" in p.type:
+        if p.name in ("in", "x", "y", "seeds") and "value" in p.type:
             return "VALUES", "0"
         if p.name in ("out", "inout") and p.type.startswith("mlsys_") and key not in OUT_STRUCTS:
             short = p.type.removeprefix("mlsys_").removesuffix(" *")
@@ -107,7 +108,7 @@ def param_class(f, p):
                 return "OUT_TENSORS" if is_handle else "POINTER", "0"
             return "OUT_HANDLE" if is_handle else "POINTER", "0"
         return "POINTER", "0"
-    if p.name in ("ndim", "n_in", "n_out") or key in (("config_set_i64s", "n"),):
+    if p.name in ("ndim", "n_in", "n_out", "n_x", "n_y") or key in (("config_set_i64s", "n"),):
         return "COUNT", "0"
     if p.name == "what" or key == ("graph_dim", "op"):
         return "ENUM", "0"

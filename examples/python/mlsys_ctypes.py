@@ -102,6 +102,20 @@ class Opdef(C.Structure):
     ]
 
 
+class GradientReport(C.Structure):
+    _fields_ = [
+        ("size", C.c_uint64),
+        ("checked", C.c_int64),
+        ("kinks", C.c_int64),
+        ("worst", C.c_double),
+        ("input", C.c_int32),
+        ("reserved", C.c_int32),
+        ("element", C.c_int64),
+        ("gradient", C.c_double),
+        ("difference", C.c_double),
+    ]
+
+
 class Cost(C.Structure):
     _fields_ = [
         ("size", C.c_uint64),
@@ -216,6 +230,14 @@ FUNCTIONS = {
         None,
         [C.c_void_p, C.c_int64, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p],
     ),
+    "mlsys_graph_gradient": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p],
+    ),
+    "mlsys_graph_check_gradient": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p],
+    ),
     "mlsys_graph_verify": (None, [C.c_void_p]),
     "mlsys_graph_print": (None, [C.c_void_p, C.c_void_p, C.c_uint64, C.c_void_p]),
     "mlsys_graph_parse": (None, [C.c_void_p, C.c_char_p, C.c_void_p]),
@@ -261,5 +283,6 @@ STRUCT_SIZES = {
     "mlsys_hooks": C.sizeof(Hooks),
     "mlsys_stats": C.sizeof(Stats),
     "mlsys_opdef": C.sizeof(Opdef),
+    "mlsys_gradient_report": C.sizeof(GradientReport),
     "mlsys_cost": C.sizeof(Cost),
 }

@@ -369,6 +369,31 @@ MLSYS_API mlsys_status mlsys_graph_control(mlsys_graph g, const char *kind, mlsy
 MLSYS_API mlsys_status mlsys_graph_output(mlsys_graph g, const char *name, mlsys_value v);
 MLSYS_API mlsys_status mlsys_graph_type(mlsys_graph g, mlsys_value v, mlsys_dtype *dtype,
                                         int32_t cap, mlsys_dim *shape, int32_t *ndim);
+/** Append the nodes that compute gradients: dx[j] = sum over i of seeds[i] * d y[i] / d x[j], of x[j]'s
+ *  type. seeds may be NULL, and seeds[i] 0: ones. y and x are floats; x may be any values. dx[j] = 0 where
+ *  no y depends on x[j]: nothing is computed there. Gradients are nodes like any others and can be
+ *  differentiated again.
+ *  Errors   DTYPE y or x is no float; SHAPE a seed is not of its y's type; UNSUPPORTED an op without a
+ *           gradient, by name. The graph is then as before. */
+MLSYS_API mlsys_status mlsys_graph_gradient(mlsys_graph g, int32_t n_y, const mlsys_value *y,
+                                            const mlsys_value *seeds, int32_t n_x,
+                                            const mlsys_value *x, mlsys_value *dx);
+typedef struct mlsys_gradient_report {
+    uint64_t size;               /* set by the caller */
+    int64_t checked, kinks;      /* elements; of these, where left and right slopes differ */
+    double worst;                /* largest relative error (absolute below 1), and where: */
+    int32_t input, reserved;     /* -1: nothing was checked */
+    int64_t element;             /* row-major */
+    double gradient, difference; /* by the rules, by difference quotients */
+} mlsys_gradient_report;
+/** Compare the gradients of all f64 outputs by all f64 inputs with central differences of the interpreter's
+ *  values, at three pairs of step sizes. in as in mlsys_graph_interpret; not written. out may be NULL.
+ *  config keys: mlsys_config_keys("check_gradient").
+ *  Errors   ARG an element differs by more than the tolerance (out says where), no f64; as
+ *           mlsys_graph_gradient. */
+MLSYS_API mlsys_status mlsys_graph_check_gradient(mlsys_graph g, int32_t n_in,
+                                                  const mlsys_tensor *in, mlsys_config config,
+                                                  mlsys_gradient_report *out);
 /** Check every rule of the IR; the error names op, operand and values. */
 MLSYS_API mlsys_status mlsys_graph_verify(mlsys_graph g);
 /** The graph as text, which mlsys_graph_parse reads back to an equal graph. */

@@ -61,4 +61,6 @@ mlsys_status mlsi_api_struct_in(void *ours, uint64_t known, const void *theirs, 
 /* Two objects must come from one context. */
 mlsys_status mlsi_api_same_ctx(const mlsi_object *a, const mlsi_object *b, const char *what);
 
+const mlsi_config_key *mlsi_check_gradient_config_keys(int *n);
+
 #endif

@@ -76,6 +76,7 @@ static const struct {
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
+    {"check_gradient", mlsi_check_gradient_config_keys},
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {

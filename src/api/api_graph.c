@@ -1,8 +1,11 @@
 #include "api/api.h"
 #include "api/api_graph.h"
+#include "autodiff/reverse.h"
 #include "run/program.h"
 
 #include <string.h>
+
+enum { MAX_GRADIENTS = 1 << 20 }; /* values of one call */
 
 static void destroy(mlsi_object *self) {
     mlsi_graph *g = (mlsi_graph *)self;
@@ -286,6 +289,46 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
             st = mlsi_fail(MLSYS_E_BUFFER, "graph_type: rank %d, room for %d", t->rank, cap);
         else if (shape)
             memcpy(shape, t->dims, sizeof *shape * (size_t)t->rank);
+    }
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+/* y, seeds, x and dx one behind the other in v. */
+static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
+                             const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
+                             int32_t *v, mlsys_value *dx) {
+    int32_t *seed = v + n_y, *by = seed + n_y, *out = by + n_x;
+    for (int32_t j = 0; j < n_x; j++)
+        MLSI_TRY(own_value(g, x[j], "graph_gradient: x", &by[j]));
+    for (int32_t i = 0; i < n_y; i++) {
+        seed[i] = -1;
+        MLSI_TRY(own_value(g, y[i], "graph_gradient: y", &v[i]));
+        if (seeds && seeds[i]) MLSI_TRY(own_value(g, seeds[i], "graph_gradient: seeds", &seed[i]));
+    }
+    MLSI_TRY(mlsi_gradient(g, 0, n_y, v, seed, n_x, by, out));
+    for (int32_t j = 0; j < n_x; j++)
+        dx[j] = out[j] < 0 ? 0 : public_value(g, out[j]);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_value *y,
+                                  const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
+                                  mlsys_value *dx) {
+    mlsi_graph *g;
+    int32_t *v;
+    API_NOT_NULL(y, "graph_gradient: y");
+    API_NOT_NULL(x, "graph_gradient: x");
+    API_NOT_NULL(dx, "graph_gradient: dx");
+    if (n_y < 1 || n_x < 1 || n_y > MAX_GRADIENTS || n_x > MAX_GRADIENTS)
+        return mlsi_fail(MLSYS_E_ARG, "graph_gradient: %d outputs by %d values, 1 to %d", n_y, n_x,
+                         MAX_GRADIENTS);
+    memset(dx, 0, sizeof *dx * (size_t)n_x);
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_gradient: g", &g));
+    mlsys_status st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
+    if (st == MLSYS_OK) {
+        st = gradient(g, n_y, y, seeds, n_x, x, v, dx);
+        mlsi_mem_free(g->alloc, v);
     }
     mlsi_unpin_exclusive(g);
     return st;

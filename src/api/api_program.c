@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "autodiff/check.h"
 #include "run/program.h"
 
 #include <string.h>
@@ -92,6 +93,63 @@ mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32
     }
     mlsi_unpin_exclusive(s);
     mlsi_unpin_exclusive(g);
+    return st;
+}
+
+static const mlsi_config_key check_keys[] = {
+    {"tolerance", 'f', "1e-6", 0, 1, "largest relative error (absolute below 1)"},
+    {"probes", 'i', "32", 1, INT32_MAX, "elements tried per input, at random when it has more"},
+    {"seed", 'i', "0", INT64_MIN, INT64_MAX, "of the outputs' weights and of the choice"}};
+
+const mlsi_config_key *mlsi_check_gradient_config_keys(int *n) {
+    *n = (int)(sizeof check_keys / sizeof check_keys[0]);
+    return check_keys;
+}
+
+static mlsys_status check_gradient(mlsi_graph *g, const mlsi_config *c, int32_t n_in,
+                                   const mlsys_tensor *in, mlsi_gradient_check *check) {
+    mlsi_tensor *tensors[MLSI_MAX_ARGS];
+    mlsi_view views[MLSI_MAX_ARGS];
+    int n;
+    const mlsi_config_key *keys = mlsi_check_gradient_config_keys(&n);
+    MLSI_TRY(mlsi_config_check(c, "check_gradient", keys, n));
+    check->tolerance = mlsi_config_f64(c, "tolerance", 1e-6);
+    check->probes = mlsi_config_i64(c, "probes", 32);
+    check->seed = (uint64_t)mlsi_config_i64(c, "seed", 0);
+    MLSI_TRY(pin_tensors(&g->object, "graph_check_gradient: in", n_in, in, tensors));
+    for (int32_t i = 0; i < n_in; i++)
+        views[i] = mlsi_tensor_view_of(tensors[i]);
+    mlsys_status st = mlsi_gradient_compare(g, n_in, views, check);
+    for (int32_t i = 0; i < n_in; i++)
+        mlsi_unpin(tensors[i]);
+    return st;
+}
+
+mlsys_status mlsys_graph_check_gradient(mlsys_graph graph, int32_t n_in, const mlsys_tensor *in,
+                                        mlsys_config config, mlsys_gradient_report *out) {
+    API_COMPUTES;
+    mlsi_graph *g;
+    mlsi_config *c = NULL;
+    mlsi_gradient_check check = {.input = -1};
+    if (n_in < 0 || n_in > MLSI_MAX_ARGS || (n_in && !in))
+        return mlsi_fail(MLSYS_E_ARG, "graph_check_gradient: n_in %d, at most %d, and in", n_in,
+                         MLSI_MAX_ARGS);
+    if (out && out->size < sizeof(uint64_t))
+        return mlsi_fail(MLSYS_E_ARG, "graph_check_gradient: out->size is %llu",
+                         (unsigned long long)out->size);
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_check_gradient: g", &g));
+    mlsys_status st = MLSYS_OK;
+    if (config)
+        st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "graph_check_gradient: config", &c);
+    if (st == MLSYS_OK) st = check_gradient(g, c, n_in, in, &check);
+    mlsi_unpin_exclusive(c);
+    mlsi_unpin_exclusive(g);
+    if (out) {
+        mlsys_gradient_report r = {out->size,     check.checked,  check.kinks,
+                                   check.worst,   check.input,    0,
+                                   check.element, check.gradient, check.difference};
+        memcpy(out, &r, out->size < sizeof r ? (size_t)out->size : sizeof r);
+    }
     return st;
 }
 

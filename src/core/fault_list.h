@@ -206,3 +206,21 @@ MLSI_FAULT_ROW(IR_ESCAPE, "src/ir/graph/print.c", "fuzz/replay_ir",
                "quotes in names are printed as they are")
 MLSI_FAULT_ROW(IR_TYPES, "src/ir/graph/parse.c", "unit/check_graph_text",
                "the types written in IR text are not compared with the op's")
+MLSI_FAULT_ROW(ADJOINT_OVERWRITE, "src/autodiff/reverse.c", "conformance/check_gradients",
+               "the adjoint of a value with several uses is the last one, not the sum")
+MLSI_FAULT_ROW(ADJOINT_ORDER, "src/autodiff/reverse.c", "conformance/check_gradients",
+               "nodes are walked from the first to the last")
+MLSI_FAULT_ROW(ADJOINT_ZERO, "src/autodiff/reverse.c", "unit/check_gradient",
+               "an op without a rule passes zero back, silently")
+MLSI_FAULT_ROW(ADJOINT_ALIVE, "src/ir/ops/gradient.c", "unit/check_gradient",
+               "what select did not choose is multiplied by an infinite slope (BO-10)")
+MLSI_FAULT_ROW(ADJOINT_BROADCAST, "src/ir/ops/gradient.c", "conformance/check_gradients",
+               "of a broadcast operand's adjoint only the mean over the repeated axis is kept")
+MLSI_FAULT_ROW(ADJOINT_SCALE, "src/ir/ops/gradient_unary.c", "conformance/check_gradients",
+               "exp's slope is one part in ten thousand too large")
+MLSI_FAULT_ROW(ADJOINT_TERM, "src/ir/ops/gradient_rows.c", "conformance/check_gradients",
+               "the mean's own share is missing in layer_norm's gradient")
+MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance/check_gradients",
+               "a product's adjoint keeps the order of the other operand's axes")
+MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
+               "a loop's state is replayed one turn too far")

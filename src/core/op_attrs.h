@@ -145,6 +145,17 @@ typedef struct mlsi_attr_attention {
     int64_t causal, window; /* window w > 0: keys >= aligned position - w + 1 */
     int64_t lse;            /* 1: second output, the log-sum-exp [B, H, Lq] */
 } mlsi_attr_attention;
+typedef struct mlsi_attr_sgd {
+    double momentum, dampening, weight_decay;
+    int64_t nesterov;
+} mlsi_attr_sgd;
+typedef struct mlsi_attr_adam {
+    double beta1, beta2, eps, weight_decay;
+    int64_t decoupled;
+} mlsi_attr_adam;
+typedef struct mlsi_attr_lion {
+    double beta1, beta2, weight_decay;
+} mlsi_attr_lion;
 typedef struct mlsi_attr_control {
     int64_t fn1, fn2;
 } mlsi_attr_control; /* function indices */

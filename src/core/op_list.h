@@ -69,6 +69,7 @@ MLSI_OP(FMA, fma, elementwise)
 
 /* data movement */
 MLSI_OP(COPY, copy, movement)
+MLSI_OP(STOP_GRADIENT, stop_gradient, movement)
 MLSI_OP(RESHAPE, reshape, movement)
 MLSI_OP(BROADCAST, broadcast, movement)
 MLSI_OP(TRANSPOSE, transpose, movement)
@@ -123,6 +124,11 @@ MLSI_OP(RMS_NORM, rms_norm, norm)
 MLSI_OP(CROSS_ENTROPY, cross_entropy, norm)
 MLSI_OP(ROPE, rope, attention)
 MLSI_OP(ATTENTION, attention, attention)
+
+/* one step of an optimiser */
+MLSI_OP(SGD_STEP, sgd_step, optimizer)
+MLSI_OP(ADAM_STEP, adam_step, optimizer)
+MLSI_OP(LION_STEP, lion_step, optimizer)
 
 /* control flow and user ops */
 MLSI_OP(CALL, call, control)

@@ -2,6 +2,7 @@
  * once. */
 #include "ir/ops/decompose.h"
 #include "ir/ops/elementwise.h"
+#include "ir/ops/gradient.h"
 
 static mlsys_status decompose_relu(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
                                    const int32_t *in, int32_t n_out, int32_t *out) {
@@ -82,6 +83,7 @@ const mlsi_op_def mlsi_op_def_relu = {ACTIVATION,
                                       .infer = mlsi_elementwise_infer_numbers,
                                       .cost = mlsi_elementwise_cost,
                                       .decompose = decompose_relu,
+                                      .vjp = mlsi_vjp_relu,
                                       .doc = "max(x, 0).",
                                       .special = "NaN stays NaN; relu(-0) = +0.",
                                       .onnx = "Relu"};
@@ -104,6 +106,7 @@ const mlsi_op_def mlsi_op_def_silu = {
     .infer = mlsi_elementwise_infer_floats,
     .cost = cost_activation,
     .decompose = decompose_silu,
+    .vjp = mlsi_vjp_silu,
     .doc =
         "x * sigmoid(x), each operation rounded in the compute type, the result once to x's dtype.",
     .special = "silu(-inf) = -inf * 0 = NaN, silu(inf) = inf.",

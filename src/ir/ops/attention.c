@@ -1,5 +1,6 @@
 /* Attention with an order of sums that chunking, paging and splitting cannot change; the order is
  * docs/numerics.md, "Attention", written here literally. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/reference.h"
 
 #include <string.h>
@@ -306,6 +307,7 @@ const mlsi_op_def mlsi_op_def_attention = {
     .infer = infer_attention,
     .cost = cost_attention,
     .ref = ref_attention,
+    .vjp = mlsi_vjp_attention,
     .doc = "q [B, Lq, H, D], k [B, Lk, Hkv, D], v [B, Lk, Hkv, Dv] to [B, Lq, H, Dv] of q's dtype: "
            "softmax(q k^T * "
            "scale) v per head; head h reads head h / (H / Hkv) of k and v. mask (bool: true = "

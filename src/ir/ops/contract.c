@@ -1,5 +1,6 @@
 /* Products along contracted axes: dot_general, and matmul on top of it. */
 #include "ir/ops/decompose.h"
+#include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
 #include <string.h>
@@ -197,6 +198,7 @@ const mlsi_op_def mlsi_op_def_dot_general = {
     .infer = infer_dot,
     .cost = cost_dot,
     .ref = ref_dot,
+    .vjp = mlsi_vjp_dot_general,
     .doc = "Sum over the contracted axes of lhs * rhs, for each pair of batch indices and all free "
            "axes. "
            "Result axes: batch, then lhs's free ones, then rhs's, each in operand order. Products "

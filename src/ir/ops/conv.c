@@ -1,4 +1,5 @@
 /* Convolution and pooling over any number of spatial axes. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/window.h"
 
 /* ---- conv ---------------------------------------------------------------------------------- */
@@ -170,6 +171,7 @@ const mlsi_op_def mlsi_op_def_conv = {
     .infer = infer_conv,
     .cost = cost_conv,
     .ref = ref_conv,
+    .vjp = mlsi_vjp_conv,
     .doc =
         "x [N, C, spatial...], w [Cout, C/groups, kernel...] to [N, Cout, spatial...]: y[n, o, p] "
         "= sum over "

@@ -1,5 +1,6 @@
 /* cross_entropy: negative log-likelihood of a class under the softmax of a row. */
 #include "ir/ops/decompose.h"
+#include "ir/ops/gradient.h"
 
 #include <string.h>
 
@@ -139,6 +140,7 @@ const mlsi_op_def mlsi_op_def_cross_entropy = {
     .cost = cost_cross_entropy,
     .ref = ref_cross_entropy,
     .decompose = decompose_cross_entropy,
+    .vjp = mlsi_vjp_cross_entropy,
     .doc = "logits [..., V], target [...] (i32 or i64) to [...]: logsumexp(row) - row[target], in "
            "the compute "
            "type, rounded once to the dtype of logits.",

@@ -1,4 +1,5 @@
 /* Windows of an array at positions that are known at run time only. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
 /* Operand i is i64 [rank]. */
@@ -85,6 +86,7 @@ const mlsi_op_def mlsi_op_def_dynamic_slice = {
     .infer = infer_dynamic_slice,
     .cost = cost_dynamic_slice,
     .ref = ref_dynamic_slice,
+    .vjp = mlsi_vjp_dynamic_slice,
     .doc = "The window of x with the given sizes that begins at starts (i64 [rank of x]).",
     .special = "A start outside [0, extent - size] is an error at run time, never clamped."};
 
@@ -135,5 +137,6 @@ const mlsi_op_def mlsi_op_def_dynamic_update_slice = {
     .infer = infer_dynamic_update_slice,
     .cost = cost_dynamic_update_slice,
     .ref = ref_dynamic_update_slice,
+    .vjp = mlsi_vjp_dynamic_update_slice,
     .doc = "x with the window that begins at starts (i64 [rank of x]) replaced by update.",
     .special = "A start outside [0, extent - size] is an error at run time, never clamped."};

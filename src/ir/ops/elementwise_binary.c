@@ -1,5 +1,6 @@
 /* Elementwise ops of two and three inputs, with NumPy broadcasting. */
 #include "ir/ops/elementwise.h"
+#include "ir/ops/gradient.h"
 
 typedef struct binary {
     float (*f)(float, float);
@@ -96,26 +97,26 @@ static int64_t min_i(int64_t a, int64_t b, mlsys_dtype t) { return (void)t, a < 
 #define SMOOTH             .traits = MLSI_SMOOTH_TRAITS
 #define SMOOTH_COMMUTATIVE .traits = (MLSI_SMOOTH_TRAITS | MLSI_TRAIT_COMMUTATIVE)
 
-BINARY(add, add_f, add_d, add_i, NUMBERS, SMOOTH_COMMUTATIVE,
+BINARY(add, add_f, add_d, add_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_add,
        .doc = "a + b with NumPy broadcasting; integers wrap.", .special = "inf + -inf = NaN.",
        .onnx = "Add");
-BINARY(sub, sub_f, sub_d, sub_i, NUMBERS, SMOOTH,
+BINARY(sub, sub_f, sub_d, sub_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_sub,
        .doc = "a - b with NumPy broadcasting; integers wrap.", .special = "inf - inf = NaN.",
        .onnx = "Sub");
-BINARY(mul, mul_f, mul_d, mul_i, NUMBERS, SMOOTH_COMMUTATIVE,
+BINARY(mul, mul_f, mul_d, mul_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_mul,
        .doc = "a * b with NumPy broadcasting; integers wrap.", .special = "0 * inf = NaN.",
        .onnx = "Mul");
-BINARY(div, div_f, div_d, div_i, NUMBERS, SMOOTH,
+BINARY(div, div_f, div_d, div_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_div,
        .doc = "a / b with NumPy broadcasting; integers truncate toward zero.",
        .special = "Floats: x/0 is an infinity, 0/0 NaN. Integers: x/0 = 0, MIN/-1 = MIN.",
        .onnx = "Div");
-BINARY(rem, fmodf, fmod, rem_i, NUMBERS, SMOOTH,
+BINARY(rem, fmodf, fmod, rem_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_rem,
        .doc = "Remainder of a / b truncated: it has the sign of a (C's fmod and %).",
        .special =
            "Floats: rem(x, 0) and rem(inf, y) are NaN, rem(x, inf) = x. Integers: rem(x, 0) = 0.",
        .onnx = "Mod (fmod=1)");
 BINARY(
-    mod, mod_f, mod_d, mod_i, NUMBERS, SMOOTH,
+    mod, mod_f, mod_d, mod_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_mod,
     .doc =
         "Remainder of a / b rounded down: r = rem(a, b), and r + b (rounded) where r is not zero "
         "and its sign is not b's.",
@@ -124,19 +125,20 @@ BINARY(
         "= inf. Integers: mod(x, 0) = 0.",
     .onnx = "Mod (fmod=0)");
 BINARY(pow, mlsi_ef_pow, mlsi_ed_pow, pow_i, .infer = mlsi_elementwise_infer_numbers,
-       .cost = mlsi_elementwise_cost_math, SMOOTH, .doc = "a^b; integers wrap.",
+       .cost = mlsi_elementwise_cost_math, SMOOTH, .vjp = mlsi_vjp_pow,
+       .doc = "a^b; integers wrap.",
        .special =
            "Floats as C99 pow: pow(x, 0) = pow(1, y) = 1 even for NaN. Integers with b < 0: 1 for "
            "a = 1, +-1 for a = -1, else 0.",
        .onnx = "Pow");
 BINARY(atan2, mlsi_ef_atan2, mlsi_ed_atan2, NULL, .infer = mlsi_elementwise_infer_floats,
-       .cost = mlsi_elementwise_cost_math, SMOOTH,
+       .cost = mlsi_elementwise_cost_math, SMOOTH, .vjp = mlsi_vjp_atan2,
        .doc = "Angle of the point (b, a) in radians, in [-pi, pi].",
        .special = "Signed zeros and infinities as C99 atan2.");
-BINARY(max, max_f, mlsi_ref_max, max_i, NUMBERS, SMOOTH_COMMUTATIVE,
+BINARY(max, max_f, mlsi_ref_max, max_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_max,
        .doc = "The larger of a and b.", .special = "NaN if either is NaN; max(-0, +0) = +0.",
        .onnx = "Max");
-BINARY(min, min_f, mlsi_ref_min, min_i, NUMBERS, SMOOTH_COMMUTATIVE,
+BINARY(min, min_f, mlsi_ref_min, min_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_min,
        .doc = "The smaller of a and b.", .special = "NaN if either is NaN; min(-0, +0) = -0.",
        .onnx = "Min");
 
@@ -291,6 +293,7 @@ static void cost_fma(const mlsi_cost_args *a, mlsi_op_cost *c) {
 
 const mlsi_op_def mlsi_op_def_select = {
     TERNARY,
+    .vjp = mlsi_vjp_select,
     .operands = "cond, a, b",
     .infer = infer_select,
     .cost = mlsi_elementwise_cost,
@@ -300,6 +303,7 @@ const mlsi_op_def mlsi_op_def_select = {
     .special = "Elements move bit for bit, NaN payloads included.",
     .onnx = "Where"};
 const mlsi_op_def mlsi_op_def_clamp = {TERNARY,
+                                       .vjp = mlsi_vjp_clamp,
                                        .operands = "x, lo, hi",
                                        .infer = mlsi_elementwise_infer_numbers,
                                        .cost = cost_fma,
@@ -310,6 +314,7 @@ const mlsi_op_def mlsi_op_def_clamp = {TERNARY,
                                        .onnx = "Clip"};
 const mlsi_op_def mlsi_op_def_fma = {
     TERNARY,
+    .vjp = mlsi_vjp_fma,
     .operands = "a, b, c",
     .infer = mlsi_elementwise_infer_floats,
     .cost = cost_fma,

@@ -1,5 +1,6 @@
 /* Elementwise ops of one input: y[i] = f(x[i]). */
 #include "ir/ops/elementwise.h"
+#include "ir/ops/gradient.h"
 
 /* ---- type rules and costs of all elementwise ops ------------------------------------------- */
 
@@ -91,6 +92,7 @@ static double sigmoid_d(double x) { return 1.0 / (1.0 + mlsi_ed_exp(-x)); }
                                             .operands = "x",                                       \
                                             .ref = ref_##name,                                     \
                                             .attrs_size = sizeof(mlsi_attr_none),                  \
+                                            .vjp = mlsi_vjp_##name,                                \
                                             __VA_ARGS__}
 
 /* Exact on floats and integers. */
@@ -107,20 +109,20 @@ UNARY(abs, fabsf, fabs, abs_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "y = |x|: the sign bit is cleared; integers wrap.",
       .special = "abs(-0) = +0. The smallest signed integer is its own absolute value.",
       .onnx = "Abs");
-UNARY(sign, sign_f, sign_d, sign_i, EXACT, .traits = MLSI_MAP_TRAITS,
+UNARY(sign, sign_f, sign_d, sign_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "y = -1, 0 or 1 by the sign of x.", .special = "sign(NaN) = NaN, sign(+-0) = +-0.",
       .onnx = "Sign");
-UNARY(ceil, ceilf, ceil, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
+UNARY(ceil, ceilf, ceil, same_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "Smallest integer >= x; integers are unchanged.",
       .special = "NaN, infinities and signed zeros are unchanged; (-1,0) gives -0.",
       .onnx = "Ceil");
-UNARY(floor, floorf, floor, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
+UNARY(floor, floorf, floor, same_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "Largest integer <= x; integers are unchanged.",
       .special = "NaN, infinities and signed zeros are unchanged.", .onnx = "Floor");
-UNARY(trunc, truncf, trunc, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
+UNARY(trunc, truncf, trunc, same_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "Integer part of x, toward zero; integers are unchanged.",
       .special = "NaN, infinities and signed zeros are unchanged; (-1,0) gives -0.");
-UNARY(round, rintf, rint, same_i, EXACT, .traits = MLSI_MAP_TRAITS,
+UNARY(round, rintf, rint, same_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
       .doc = "Nearest integer, halves to even; integers are unchanged.",
       .special = "NaN, infinities and signed zeros are unchanged; [-0.5,0) gives -0.",
       .onnx = "Round");
@@ -287,6 +289,7 @@ const mlsi_op_def mlsi_op_def_cast = {
     .infer = infer_conversion,
     .cost = mlsi_elementwise_cost,
     .ref = ref_cast,
+    .vjp = mlsi_vjp_cast,
     .doc = "x converted to dtype. Float to float and integer to float round once, to nearest even; "
            "float to integer truncates and saturates; integer to integer wraps; to bool is x != 0.",
     .special = "NaN to an integer is 0, to bool true. A float beyond the target's range becomes an "

@@ -1,6 +1,7 @@
 /* Rows by index: gather, embedding, scatter. An index i of an axis of extent n lies in [-n, n);
  * others are an error at run time. */
 #include "ir/ops/elementwise.h"
+#include "ir/ops/gradient.h"
 
 #include <string.h>
 
@@ -93,6 +94,7 @@ const mlsi_op_def mlsi_op_def_gather = {
     .infer = infer_gather,
     .cost = cost_gather,
     .ref = ref_gather,
+    .vjp = mlsi_vjp_gather,
     .doc = "y[a, j, b] = x[a, indices[j], b]: axis of x is replaced by the axes of indices (i32 or "
            "i64).",
     .special = "Index range [-n, n); others are an error at run time. Bits are kept.",
@@ -166,6 +168,7 @@ const mlsi_op_def mlsi_op_def_embedding = {
     .infer = infer_embedding,
     .cost = cost_embedding,
     .ref = ref_embedding,
+    .vjp = mlsi_vjp_embedding,
     .doc = "Rows of table [V, D] (floats or a block dtype) by indices (i32 or i64): y [indices..., "
            "D]. Values are "
            "dequantised and converted as dequantize and cast do.",
@@ -266,6 +269,7 @@ const mlsi_op_def mlsi_op_def_scatter = {
     .infer = infer_scatter,
     .cost = cost_scatter,
     .ref = ref_scatter,
+    .vjp = mlsi_vjp_scatter,
     .doc = "x with y[a, indices[j], b] (op)= updates[a, j, b] for j in ascending row-major order; "
            "updates has "
            "x's shape with axis replaced by the axes of indices. Each step computes in the compute "

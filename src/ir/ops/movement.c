@@ -1,5 +1,6 @@
 /* Ops that move elements by a fixed index map: copy, reshape, broadcast, transpose, reverse, pad,
  * concat. Slices are in slice.c and dynamic_slice.c. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
 #include <string.h>
@@ -79,9 +80,38 @@ const mlsi_op_def mlsi_op_def_copy = {MOVE,
                                       .attrs_size = sizeof(mlsi_attr_none),
                                       .infer = infer_copy,
                                       .ref = ref_copy,
+                                      .vjp = mlsi_vjp_copy,
                                       .doc = "x in new memory. Block dtypes are allowed.",
                                       .special = "Bits are kept.",
                                       .onnx = "Identity"};
+
+/* ---- stop_gradient ------------------------------------------------------------------------- */
+
+static mlsys_status infer_stop(mlsi_infer *t) {
+    MLSI_TRY(mlsi_infer_class(t, 0, MLSI_PLAIN));
+    t->out[0] = t->in[0];
+    return MLSYS_OK;
+}
+
+/* x itself, as a view of its own shape. */
+static mlsys_status decompose_stop(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
+                                   const int32_t *in, int32_t n_out, int32_t *out) {
+    mlsi_emit e = mlsi_emit_begin(g, func, in[0]);
+    mlsi_type t = *mlsi_emit_type(&e, in[0]);
+    (void)attrs, (void)n_in, (void)n_out;
+    out[0] = mlsi_emit_reshape(&e, in[0], t.rank, t.dims);
+    return e.st;
+}
+
+const mlsi_op_def mlsi_op_def_stop_gradient = {
+    MOVE,
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_none),
+    .infer = infer_stop,
+    .decompose = decompose_stop,
+    .vjp = mlsi_vjp_zero,
+    .doc = "x, as a constant for gradients: none passes through it.",
+    .special = "Bits are kept."};
 
 /* ---- reshape ------------------------------------------------------------------------------- */
 
@@ -149,6 +179,7 @@ const mlsi_op_def mlsi_op_def_reshape = {MOVE,
                                          .infer = infer_reshape,
                                          .ref = ref_copy,
                                          .view = view_reshape,
+                                         .vjp = mlsi_vjp_reshape,
                                          .doc = "The elements of x in row-major order under "
                                                 "another shape. The products of the extents must "
                                                 "be provably equal.",
@@ -196,6 +227,7 @@ const mlsi_op_def mlsi_op_def_broadcast = {
     .infer = infer_broadcast,
     .ref = ref_broadcast,
     .view = view_broadcast,
+    .vjp = mlsi_vjp_broadcast,
     .doc = "x repeated along new leading axes and along axes of extent 1, as NumPy broadcasts.",
     .special = "Bits are kept.",
     .onnx = "Expand"};
@@ -259,6 +291,7 @@ const mlsi_op_def mlsi_op_def_transpose = {MOVE,
                                            .infer = infer_transpose,
                                            .ref = ref_transpose,
                                            .view = view_transpose,
+                                           .vjp = mlsi_vjp_transpose,
                                            .doc = "Axes permuted: y.shape[i] = x.shape[perm[i]].",
                                            .special = "Bits are kept.",
                                            .onnx = "Transpose"};
@@ -310,6 +343,7 @@ const mlsi_op_def mlsi_op_def_reverse = {
     .infer = infer_reverse,
     .ref = ref_reverse,
     .view = view_reverse,
+    .vjp = mlsi_vjp_reverse,
     .doc = "The order of the elements along the given axes reversed.",
     .special = "Bits are kept."};
 
@@ -378,6 +412,7 @@ const mlsi_op_def mlsi_op_def_pad = {
     .attrs = pad_attrs,
     .infer = infer_pad,
     .ref = ref_pad,
+    .vjp = mlsi_vjp_pad,
     .doc = "y.shape[d] = low[d] + x.shape[d] + high[d]; y[i] = x[i - low], or value outside x.",
     .special = "Moved bits are kept. Crops that leave a negative extent are an error.",
     .onnx = "Pad"};
@@ -442,6 +477,7 @@ const mlsi_op_def mlsi_op_def_concat = {
     .infer = infer_concat,
     .cost = mlsi_elementwise_cost_move,
     .ref = ref_concat,
+    .vjp = mlsi_vjp_concat,
     .doc = "1 to 64 operands of one dtype, equal but for their extents along axis, which add up.",
     .special = "Bits are kept; operands may be empty.",
     .onnx = "Concat"};

@@ -1,6 +1,7 @@
 /* Row composites: softmax and its kin, mean, norms. Formulas: docs/numerics.md, "Rows". Narrow
  * floats are computed in f32 and rounded once. */
 #include "ir/ops/decompose.h"
+#include "ir/ops/gradient.h"
 #include "ir/ops/reduce.h"
 
 #include <string.h>
@@ -166,6 +167,7 @@ const mlsi_op_def mlsi_op_def_softmax = {
     .attrs = softmax_attrs,
     .infer = infer_softmax,
     .decompose = decompose_softmax,
+    .vjp = mlsi_vjp_softmax,
     .doc = "Along axis: m = max(x), e = exp(x - m), y = e / sum(e).",
     .special = "A row with NaN or +inf is NaN. A row of -inf is NaN, or zeros with masked_zero.",
     .onnx = "Softmax"};
@@ -175,6 +177,7 @@ const mlsi_op_def mlsi_op_def_log_softmax = {
     .attrs = log_softmax_attrs,
     .infer = infer_log_softmax,
     .decompose = decompose_log_softmax,
+    .vjp = mlsi_vjp_log_softmax,
     .doc = "Along axis, with m = max(x) if that is finite, else 0: y = (x - m) - log(sum(exp(x - "
            "m))).",
     .special = "A row with NaN or +inf is NaN; a row of -inf is NaN (-inf - -inf).",
@@ -185,6 +188,7 @@ const mlsi_op_def mlsi_op_def_logsumexp = {
     .attrs = logsumexp_attrs,
     .infer = infer_logsumexp,
     .decompose = decompose_logsumexp,
+    .vjp = mlsi_vjp_logsumexp,
     .doc = "Along axis, with m = max(x) if that is finite, else 0: log(sum(exp(x - m))) + m.",
     .special =
         "A row of -inf and an empty row give -inf; a row with +inf gives +inf, one with NaN NaN.",
@@ -250,6 +254,7 @@ const mlsi_op_def mlsi_op_def_reduce_mean = {
     .infer = infer_mean,
     .cost = cost_mean,
     .decompose = decompose_mean,
+    .vjp = mlsi_vjp_reduce_mean,
     .doc = "Canonical sum over axes divided by the count as a float; rounded once to x's dtype.",
     .special = "An empty row gives 0 / 0 = NaN.",
     .onnx = "ReduceMean"};
@@ -349,6 +354,7 @@ const mlsi_op_def mlsi_op_def_layer_norm = {
     .operands = "x, gamma?, beta?",
     .attrs = layer_norm_attrs,
     .decompose = decompose_layer_norm,
+    .vjp = mlsi_vjp_layer_norm,
     .doc = "Per row of n elements: mu = sum(x) / n, d = x - mu, v = sum(d * d) / n, r = rsqrt(v + "
            "eps), "
            "y = (d * r) * gamma + beta. gamma and beta have the shape of a row; each may be absent "
@@ -362,6 +368,7 @@ const mlsi_op_def mlsi_op_def_rms_norm = {
     .operands = "x, gamma?",
     .attrs = rms_norm_attrs,
     .decompose = decompose_rms_norm,
+    .vjp = mlsi_vjp_rms_norm,
     .doc =
         "Per row of n elements: r = rsqrt(sum(x * x) / n + eps), y = (x * r) * gamma. gamma as in "
         "layer_norm.",

@@ -63,6 +63,26 @@ typedef struct mlsi_ref_args {
     const mlsi_graph *graph; /* control flow, custom */
 } mlsi_ref_args;
 
+/* Reverse mode: from the adjoints of a node's results to those of its operands, as nodes of the same
+ * function, so that gradients differentiate again. Value number -1 is a structural zero: not computed,
+ * not stored, and no operand of anything (0 * inf cannot arise from it). */
+typedef struct mlsi_vjp {
+    mlsi_graph *graph;
+    int32_t func;
+    const void *attrs;
+    int32_t n_in, n_out;
+    const int32_t *in, *out; /* values of the node; in: -1 = absent */
+    const int32_t *dout;     /* per result; at least one is not -1 */
+    const bool *wanted;      /* per operand: floats that somebody asks for */
+    int32_t *din; /* per operand, -1 at first; a rule sets wanted ones, in the operand's type */
+    /* Where select did not choose, the adjoint of what it could have chosen is 0 by structure, and must stay
+     * 0 though a slope there is infinite. alive: bool, of result 0's shape, false where its adjoint is such a
+     * zero; -1 = nowhere. Elementwise rules apply it to what they give; a rule may set it for operands. */
+    int32_t alive;
+    int32_t *din_alive;         /* per operand, -1 at first */
+    bool through_decomposition; /* set by a composite's rule that does not cover what is wanted */
+} mlsi_vjp;
+
 enum {
     MLSI_TRAIT_ELEMENTWISE = 1, /* output element = function of broadcast input elements */
     MLSI_TRAIT_COMMUTATIVE = 2,
@@ -85,6 +105,9 @@ typedef struct mlsi_op_def {
     mlsys_status (*ref)(const mlsi_ref_args *a);
     mlsys_status (*decompose)(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
                               const int32_t *in, int32_t n_out, int32_t *out);
+    /* The gradient rule. A composite without one is differentiated through its decomposition; a
+     * primitive without one cannot be differentiated, which is an error that names it. */
+    mlsys_status (*vjp)(mlsi_vjp *v);
     /* VIEW ops: layout of the result from operand 0's; attrs resolved. *is_view false = needs a
      * copy. */
     mlsys_status (*view)(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,

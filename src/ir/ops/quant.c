@@ -1,5 +1,6 @@
 /* Block-quantised weights: dequantize, quant_matmul. */
 #include "ir/ops/block_decode.h"
+#include "ir/ops/gradient.h"
 #include "ir/ops/quant_codes.h"
 #include "ir/ops/reference.h"
 
@@ -187,11 +188,13 @@ const mlsi_op_def mlsi_op_def_quant_matmul = {
     .min_out = 1,
     .max_out = 1,
     .operands = "x, w",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
     .attrs_size = sizeof(mlsi_attr_quant_matmul),
     .attrs = quant_matmul_attrs,
     .infer = infer_quant_matmul,
     .cost = cost_quant_matmul,
     .ref = ref_quant_matmul,
+    .vjp = mlsi_vjp_quant_matmul,
     .doc = "x [..., K] times the transpose of w [N, K] of a block dtype = [..., N] of x's dtype. "
            "act = f32: the "
            "bits of matmul with the dequantised weights.\n\n"

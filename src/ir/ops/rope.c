@@ -1,5 +1,6 @@
 /* Rotary position embedding. */
 #include "ir/ops/decompose.h"
+#include "ir/ops/gradient.h"
 
 #include <string.h>
 
@@ -120,6 +121,7 @@ const mlsi_op_def mlsi_op_def_rope = {
     .infer = infer_rope,
     .cost = cost_rope,
     .decompose = decompose_rope,
+    .vjp = mlsi_vjp_rope,
     .doc = "x [B, L, H, D], positions [L] or [B, L] (i32 or i64), freqs f32 [n], 2n <= D. For pair "
            "i at a position: "
            "a = float(position) * freqs[i], c = cos(a), s = sin(a), y0 = x0 * c - x1 * s, y1 = x1 "

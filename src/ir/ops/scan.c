@@ -1,4 +1,5 @@
 /* scan: running sums, products, maxima, minima. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/reference.h"
 
 enum { SEGMENT = 64 };
@@ -156,6 +157,7 @@ const mlsi_op_def mlsi_op_def_scan = {
     .infer = infer_scan,
     .cost = cost_scan,
     .ref = ref_scan,
+    .vjp = mlsi_vjp_scan,
     .doc = "y[i] = x[0] op ... op x[i] along axis, in segments of 64 (docs/numerics.md); in the "
            "compute "
            "type, each result rounded once. Exclusive: the identity, then y[i - 1].",

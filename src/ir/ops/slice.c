@@ -1,4 +1,5 @@
 /* slice: start, stop and step per axis, with ONNX's clamping. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
 static const mlsi_attr_desc slice_attrs[] = {
@@ -154,6 +155,7 @@ const mlsi_op_def mlsi_op_def_slice = {
     .cost = cost_slice,
     .ref = ref_slice,
     .view = view_slice,
+    .vjp = mlsi_vjp_slice,
     .doc =
         "Elements start, start + step, ... before stop of each axis. A negative start or stop has "
         "the "

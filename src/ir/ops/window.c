@@ -1,4 +1,5 @@
 /* Pooling, and the extents of sliding windows. */
+#include "ir/ops/gradient.h"
 #include "ir/ops/window.h"
 
 enum { WINDOW_LIMIT = 1 << 24 }; /* of kernels, strides, dilations, pads: keeps products in int64 */
@@ -214,6 +215,7 @@ const mlsi_op_def mlsi_op_def_pool = {.min_in = 1,
                                       .infer = infer_pool,
                                       .cost = cost_pool,
                                       .ref = ref_pool,
+                                      .vjp = mlsi_vjp_pool,
                                       .doc = "x [N, C, spatial...]: maximum, average or sum over a "
                                              "sliding window. The sum is the canonical sum "
                                              "over the window's cells in row-major order, in which "
