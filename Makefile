@@ -102,7 +102,7 @@ OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: all lib shared static cuda tests check check-peer check-faults bench bench-llm bench-bins examples demo \
+.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults bench bench-llm bench-bins examples demo \
         format format-check lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -217,6 +217,11 @@ PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -MMD -MP $(CFLA
 PROGRAM_LIBS := -L$(OUT) -lmlsys -Wl,-rpath,'$$ORIGIN/..' -lm -lpthread
 EXAMPLE_BIN := $(patsubst examples/%.c,$(OUT)/examples/%,$(sort $(wildcard examples/*.c))) \
                $(patsubst examples/%/,$(OUT)/examples/%,$(sort $(dir $(wildcard examples/*/*.c))))
+# Reads gzip-compressed data; without zlib it is left out.
+LIBS_train := $(shell $(PKG_CONFIG) --libs zlib 2>/dev/null)
+ifeq ($(LIBS_train),)
+EXAMPLE_BIN := $(filter-out $(OUT)/examples/train,$(EXAMPLE_BIN))
+endif
 examples: $(EXAMPLE_BIN) ## build the example programs
 $(OUT)/examples/%: examples/%.c $(LIB_SHARED) $(OUT)/flags
 	@mkdir -p $(@D)
@@ -232,12 +237,15 @@ define program_rule
 $(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS)
+	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS) $$(LIBS_$(1))
 endef
 $(foreach d,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c))))),$(eval $(call program_rule,$(d))))
 
 demo: $(OUT)/examples/generate ## answer a question with a language model: MODEL=file PROMPT="text"
 	@tools/demo.sh $(OUT)/examples/generate "$(MODEL)" "$(PROMPT)"
+
+demo-train: ## train a network on Fashion-MNIST and print its accuracy: ARGS="--network conv --epochs 3"
+	@tools/demo_train.sh $(OUT)/examples/train $(ARGS)
 
 # The harness (bench/support) is shared; each bench/bench_*.c is one subject.
 BENCH_LIB_SRC := $(sort $(wildcard bench/support/*.c))
