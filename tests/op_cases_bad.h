@@ -335,6 +335,10 @@ OP_BAD(custom, "f32[3]", "op_index=0", 1, MLSYS_E_ARG,
        "custom: attribute op_index: 0 outside [0,0)")
 OP_BAD(custom, "f32[3]", "op_index=-1", 1, MLSYS_E_ARG, "custom: attribute op_index: -1 outside")
 
+OP_BAD(stop_gradient, "q4_0[32]", "", 1, MLSYS_E_DTYPE,
+       "stop_gradient: operand 0 (x): dtype q4_0, expected float or int or bool")
+OP_BAD(stop_gradient, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "stop_gradient: 2 operands given")
+
 /* ---- optimisers ---------------------------------------------------------------------------- */
 OP_BAD(sgd_step, "i32[3]; i32[3]; f32[]", "", 1, MLSYS_E_DTYPE,
        "sgd_step: operand 0 (w): dtype i32, expected float")
@@ -351,6 +355,8 @@ OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f64[3]; f32[3]; i64[]", "", 3, MLSYS_E
        "operand 3 (m): f64[3] does not go with f32[3]")
 OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f32[3]; f32[3]; i64[]", "", 2, MLSYS_E_ARG,
        "2 results: the parameter and 2 moments")
+OP_BAD(lion_step, "f32[3]; f32[3]; f32[]; f32[2]", "", 2, MLSYS_E_SHAPE,
+       "lion_step: operand 3 (m): f32[2] does not go with f32[3]")
 OP_BAD(lion_step, "f32[3]; f32[3]; f32[]", "", 2, MLSYS_E_ARG, "lion_step: 3 operands given")
 
 #undef BAD_OPERANDS_1

@@ -10,7 +10,7 @@ DEFAULTS = {
     "strides": "f->strides", "perm": "f->perm", "values": "f->ints", "names": "NULL",
     "key": '"axis"', "name": '"x"', "scope": '"compile"', "text": '"the"', "message": '"m"',
     "path": "f->path", "op": '"neg"', "system": "NULL", "user": "NULL", "in": "f->in",
-    "x": "f->in", "y": "f->in", "dx": "f->out", "seeds": "NULL",
+    "x": "f->values", "y": "f->values", "dx": "f->out", "seeds": "NULL",
     "inout": "f->out", "ids": "f->ids", "base": "f->data", "dst.buffer": "f->data",
     "src.buffer": "f->data", "h": "&f->hooks", "d": "&f->opdef", "managed": "f->managed",
     "input": "f->input", "v": "f->input",
@@ -108,7 +108,7 @@ def param_class(f, p):
                 return "OUT_TENSORS" if is_handle else "POINTER", "0"
             return "OUT_HANDLE" if is_handle else "POINTER", "0"
         return "POINTER", "0"
-    if p.name in ("ndim", "n_in", "n_out", "n_x", "n_y") or key in (("config_set_i64s", "n"),):
+    if p.name in ("ndim", "n_in", "n_out") or key in (("config_set_i64s", "n"),):
         return "COUNT", "0"
     if p.name == "what" or key == ("graph_dim", "op"):
         return "ENUM", "0"
@@ -116,7 +116,8 @@ def param_class(f, p):
         return "AXIS", "0"
     if p.name == "bytes" or p.name == "count":
         return "BYTES", "0"
-    if p.type == "double" or p.name == "size":  # a size larger than the struct is a lie nobody can see
+    # A size larger than the struct, a count larger than the array: lies that nobody can see.
+    if p.type == "double" or p.name in ("size", "n_x", "n_y"):
         return "NOTHING", "0"
     if p.type == "int32_t":
         return "I32", "0"

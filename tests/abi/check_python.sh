@@ -9,5 +9,10 @@ asan | tsan | ubsan) echo "SKIP: ctypes: the interpreter is not built with $CONF
 esac
 MLSYS_LIBRARY=$(realpath "$OUT/libmlsys.so")
 export MLSYS_LIBRARY PYTHONDONTWRITEBYTECODE=1
-"$PYTHON" tests/abi/struct_sizes.py "$OUT/tests/abi/struct_sizes"
+work=$OUT/tests/abi/python
+mkdir -p "$work"
+"${CC:-cc}" -std=c99 -Iinclude tests/abi/unit_a.c tests/abi/unit_b.c -o "$work/two_units" \
+    -L"$OUT" -lmlsys "-Wl,-rpath,$(realpath "$OUT")"
+"$work/two_units" >"$work/struct_sizes"
+"$PYTHON" tests/abi/struct_sizes.py "$work/struct_sizes"
 "$PYTHON" examples/python/quickstart.py

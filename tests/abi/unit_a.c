@@ -9,8 +9,10 @@ int main(void) {
         fprintf(stderr, "header and library disagree on the version\n");
         return 1;
     }
-    printf("mlsys_hooks %u\nmlsys_stats %u\nmlsys_opdef %u\nmlsys_cost %u\n",
+    printf("mlsys_hooks %u\nmlsys_stats %u\nmlsys_opdef %u\nmlsys_cost %u\n"
+           "mlsys_gradient_report %u\n",
            (unsigned)sizeof(mlsys_hooks), (unsigned)sizeof(mlsys_stats),
-           (unsigned)sizeof(mlsys_opdef), (unsigned)sizeof(mlsys_cost));
+           (unsigned)sizeof(mlsys_opdef), (unsigned)sizeof(mlsys_cost),
+           (unsigned)sizeof(mlsys_gradient_report));
     return 0;
 }
