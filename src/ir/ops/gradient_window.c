@@ -154,9 +154,9 @@ static mlsi_attr_slice tap_slice(const pool_vjp *p, int64_t tap) {
     return s;
 }
 
-/* What each window passes to each of its cells (share[tap], in y's shape) added up per cell of x. */
-static int32_t gather_taps(pool_vjp *p, int32_t padded, int64_t taps,
-                           int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
+/* What each window passes to each of its cells (share of a tap, in y's shape) added up per cell of x. */
+static int32_t add_taps(pool_vjp *p, int32_t padded, int64_t taps,
+                        int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
     int32_t sum = -1;
     for (int64_t tap = 0; tap < taps && p->e.st == MLSYS_OK; tap++) {
         mlsi_attr_slice s = tap_slice(p, tap);
@@ -181,6 +181,47 @@ static int32_t gather_taps(pool_vjp *p, int32_t padded, int64_t taps,
     for (int64_t d = 0; d < crop.low.n; d++)
         crop.low.v[d] = -crop.low.v[d], crop.high.v[d] = -crop.high.v[d];
     return mlsi_emit_op(&p->e, MLSI_OP_PAD, &crop, 1, &sum);
+}
+
+/* Windows side by side (stride = kernel, no dilation) share no cell: what they pass to their cells is the
+ * result, put in order, [N, C, y, tap, y, tap, ...]. */
+static bool side_by_side(const pool_vjp *p, int64_t taps) {
+    for (int d = 0; d < p->spatial; d++)
+        if (p->at->strides.v[d] != p->at->kernel.v[d] || p->at->dilations.v[d] != 1) return false;
+    return taps <= MLSI_MAX_OPERANDS && 2 + 2 * p->spatial <= MLSYS_MAX_DIMS;
+}
+
+static int32_t stack_taps(pool_vjp *p, int64_t taps,
+                          int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
+    int32_t part[MLSI_MAX_OPERANDS];
+    int64_t apart[MLSYS_MAX_DIMS], joined[MLSYS_MAX_DIMS];
+    mlsi_attr_pad fit;
+    memset(&fit, 0, sizeof fit);
+    fit.low.n = fit.high.n = p->x.rank;
+    apart[0] = joined[0] = p->y.dims[0], apart[1] = joined[1] = p->y.dims[1];
+    for (int d = 0; d < p->spatial; d++) {
+        apart[2 + 2 * d] = p->y.dims[2 + d], apart[3 + 2 * d] = 1;
+        joined[2 + d] = p->y.dims[2 + d] * p->at->kernel.v[d];
+        fit.low.v[2 + d] = -p->at->pads.v[d];
+        fit.high.v[2 + d] = p->x.dims[2 + d] + p->at->pads.v[d] - joined[2 + d];
+    }
+    for (int64_t tap = 0; tap < taps; tap++)
+        part[tap] = mlsi_emit_reshape(&p->e, share(p, tap, user), 2 + 2 * p->spatial, apart);
+    for (int d = p->spatial - 1; d >= 0; d--) {
+        mlsi_attr_axis join = {.axis = 3 + 2 * d};
+        int64_t k = p->at->kernel.v[d];
+        taps /= k;
+        for (int64_t i = 0; i < taps; i++)
+            part[i] = mlsi_emit_op(&p->e, MLSI_OP_CONCAT, &join, (int32_t)k, part + i * k);
+    }
+    int32_t all = mlsi_emit_reshape(&p->e, part[0], p->x.rank, joined);
+    return mlsi_emit_op(&p->e, MLSI_OP_PAD, &fit, 1, &all);
+}
+
+static int32_t gather_taps(pool_vjp *p, int32_t padded, int64_t taps,
+                           int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
+    return side_by_side(p, taps) ? stack_taps(p, taps, share, user)
+                                 : add_taps(p, padded, taps, share, user);
 }
 
 static int32_t same_share(pool_vjp *p, int64_t tap, void *user) {
