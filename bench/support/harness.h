@@ -63,8 +63,8 @@ typedef struct bench_sampling {
     int warmup;            /* calls before the first sample */
     int samples;           /* 1 .. BENCH_MAX_SAMPLES */
     double sample_seconds; /* a warm sample repeats the call until it lasts about this long */
-    double
-        settle_seconds; /* idle time before each sample of a pair: the other's threads may spin on */
+    /* Idle time before each sample of a pair: the other's threads may spin on. */
+    double settle_seconds;
 } bench_sampling;
 
 typedef struct bench_result {

@@ -204,27 +204,27 @@ static const mlsi_attr_desc pool_attrs[] = {
      .help = "a last partial window counts, unless it begins in the high padding"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_pool = {.min_in = 1,
-                                      .max_in = 1,
-                                      .min_out = 1,
-                                      .max_out = 1,
-                                      .operands = "x",
-                                      .traits = MLSI_TRAIT_DIFFERENTIABLE,
-                                      .attrs_size = sizeof(mlsi_attr_pool),
-                                      .attrs = pool_attrs,
-                                      .infer = infer_pool,
-                                      .cost = cost_pool,
-                                      .ref = ref_pool,
-                                      .vjp = mlsi_vjp_pool,
-                                      .doc = "x [N, C, spatial...]: maximum, average or sum over a "
-                                             "sliding window. The sum is the canonical sum "
-                                             "over the window's cells in row-major order, in which "
-                                             "cells outside x are +0. The average divides it "
-                                             "by the number of cells in x, with count_pad by the "
-                                             "number of cells in x and its padding. Extents as "
-                                             "conv; with ceil_mode the division rounds up.",
-                                      .special =
-                                          "max: NaN if any cell is NaN; a window without cells of "
-                                          "x gives -inf (integers: the least value). "
-                                          "average of such a window: 0 / 0 = NaN.",
-                                      .onnx = "MaxPool, AveragePool"};
+const mlsi_op_def mlsi_op_def_pool = {
+    .min_in = 1,
+    .max_in = 1,
+    .min_out = 1,
+    .max_out = 1,
+    .operands = "x",
+    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .attrs_size = sizeof(mlsi_attr_pool),
+    .attrs = pool_attrs,
+    .infer = infer_pool,
+    .cost = cost_pool,
+    .ref = ref_pool,
+    .vjp = mlsi_vjp_pool,
+    .doc = "x [N, C, spatial...]: maximum, average or sum over a "
+           "sliding window. The sum is the canonical sum "
+           "over the window's cells in row-major order, in which "
+           "cells outside x are +0. The average divides it "
+           "by the number of cells in x, with count_pad by the "
+           "number of cells in x and its padding. Extents as "
+           "conv; with ceil_mode the division rounds up.",
+    .special = "max: NaN if any cell is NaN; a window without cells of "
+               "x gives -inf (integers: the least value). "
+               "average of such a window: 0 / 0 = NaN, with count_pad 0.",
+    .onnx = "MaxPool, AveragePool"};
