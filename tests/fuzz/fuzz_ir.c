@@ -1,6 +1,7 @@
 /* Any bytes as IR text: they are refused with a sentence, or make a graph that the verifier accepts, that
  * prints to text which reads back to the same text, and that gives the same bits by the interpreter and as
- * a program. Also checked: a bound on the memory that text can ask for, and that nothing stays. */
+ * a program, and so do its gradients. Also checked: a bound on the memory that text can ask for, and that nothing stays. */
+#include "autodiff/reverse.h"
 #include "ir/ops/op_def.h"
 #include "run/program.h"
 
@@ -212,6 +213,33 @@ static void check_meaning(const mlsi_graph *g) {
     mlsi_mem_free(g->alloc, p);
 }
 
+/* Gradients of any graph: refused with a sentence and nothing changed, or a graph that verifies, reads back and
+ * has the same bits as a program. */
+static void check_gradient(mlsi_graph *g) {
+    mlsi_func *f = &g->funcs[0];
+    int32_t y[MAX_ARGS], x[MAX_ARGS], dx[MAX_ARGS], n_y = 0, n_x = 0;
+    int64_t nodes = 0;
+    for (int64_t k = 0; k < g->n_funcs; k++)
+        nodes += g->funcs[k].n_nodes;
+    if (nodes > MAX_NODES || f->n_inputs > MAX_ARGS || f->n_outputs > MAX_ARGS) return;
+    for (int64_t i = 0; i < f->n_outputs; i++)
+        if (mlsi_dtype_is_float(f->values[f->outputs[i].value].type.dtype))
+            y[n_y++] = f->outputs[i].value;
+    for (int64_t i = 0; i < f->n_inputs; i++)
+        if (mlsi_dtype_is_float(f->values[f->inputs[i]].type.dtype)) x[n_x++] = f->inputs[i];
+    int64_t before = f->n_nodes;
+    mlsys_status st = mlsi_gradient(g, 0, n_y, y, NULL, n_x, x, dx);
+    DEMAND(st != MLSYS_E_INTERNAL && st != MLSYS_E_NOMEM && mlsi_graph_verify(g) == MLSYS_OK);
+    DEMAND(st == MLSYS_OK || (g->funcs[0].n_nodes == before && mlsys_last_error()[0]));
+    if (st != MLSYS_OK) return;
+    g->funcs[0].n_outputs = 0;
+    for (int32_t j = 0; j < n_x; j++)
+        if (dx[j] >= 0) DEMAND(mlsi_build_output(g, 0, NULL, dx[j]) == MLSYS_OK);
+    if (!g->funcs[0].n_outputs) return;
+    check_text(g);
+    check_meaning(g);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     start();
     char *text = malloc(size + 1);
@@ -228,6 +256,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         DEMAND(mlsi_graph_verify(&g) == MLSYS_OK);
         check_text(&g);
         check_meaning(&g);
+        check_gradient(&g);
     } else {
         DEMAND(st != MLSYS_E_INTERNAL && st != MLSYS_E_NOMEM && mlsys_last_error()[0]);
     }
