@@ -98,8 +98,8 @@ mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32
 
 static const mlsi_config_key check_keys[] = {
     {"tolerance", 'f', "1e-6", 0, 1, "largest relative error (absolute below 1)"},
-    {"probes", 'i', "32", 1, INT32_MAX, "elements tried per input, at random when it has more"},
-    {"seed", 'i', "0", INT64_MIN, INT64_MAX, "of the outputs' weights and of the choice"}};
+    {"probes", 'i', "32", 1, 1e9, "elements tried per input, at random when it has more"},
+    {"seed", 'i', "0", 0, 9e15, "of the outputs' weights and of the choice"}};
 
 const mlsi_config_key *mlsi_check_gradient_config_keys(int *n) {
     *n = (int)(sizeof check_keys / sizeof check_keys[0]);
