@@ -46,7 +46,7 @@ static int read_idx(const char *folder, const char *name, const char *kind, int 
 }
 
 int images_read(images *set, const char *folder, const char *name) {
-    uint32_t dims[3], count;
+    uint32_t dims[3], count = 0;
     uint8_t *labels = NULL;
     memset(set, 0, sizeof *set);
     int ok = read_idx(folder, name, "images", 3, dims, &set->pixels) &&
