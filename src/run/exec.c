@@ -111,7 +111,7 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
                           .in = operands,
                           .out = operands + node->n_in,
                           .packed = mlsi_step_packed(x->p, s),
-                          .work = br->work_bytes[i] ? arena + br->work_offset[i] : NULL,
+                          .work = arena + br->work_offset[i], /* an address, be it of no bytes */
                           .work_bytes = br->work_bytes[i],
                           .pool = x->p->graph.ctx->pool};
     mlsi_trace *trace = x->p->graph.ctx->trace;
