@@ -20,16 +20,6 @@ typedef struct request {
     bool dense; /* zeros for what is structurally zero, so that all wanted ones are results */
 } request;
 
-static mlsys_status zeros_like(mlsi_graph *g, int32_t func, int32_t v, int32_t *out) {
-    mlsi_attr_full attrs;
-    const mlsi_type *t = mlsi_type_of(g, func, v);
-    memset(&attrs, 0, sizeof attrs);
-    attrs.dtype = t->dtype;
-    attrs.shape.n = t->rank;
-    memcpy(attrs.shape.v, t->dims, sizeof *t->dims * (size_t)t->rank);
-    return mlsi_build_node(g, func, MLSI_OP_FULL, &attrs, 0, NULL, 1, out);
-}
-
 static mlsys_status integer(mlsi_graph *g, int32_t func, int64_t value, int32_t *out) {
     mlsi_attr_full attrs;
     memset(&attrs, 0, sizeof attrs);
@@ -78,7 +68,7 @@ static mlsys_status build_adjoint(mlsi_graph *own, const request *r, int32_t *pl
         place[i] = -1;
         if (!r->wanted[i]) continue;
         int32_t v = dx[k++];
-        if (v < 0 && r->dense) MLSI_TRY(zeros_like(own, 0, own->funcs[0].inputs[i], &v));
+        if (v < 0 && r->dense) MLSI_TRY(mlsi_full_like(own, 0, own->funcs[0].inputs[i], 0, &v));
         if (v < 0) continue;
         MLSI_TRY(mlsi_build_output(own, 0, NULL, v));
         place[i] = n++;
@@ -308,7 +298,7 @@ static mlsys_status vjp_while(mlsi_vjp *v) {
     for (int32_t i = 0, k = l.n + 1; i < l.n; i++) {
         if (!l.is_float[i]) continue;
         in[k] = v->dout[i];
-        if (in[k] < 0) MLSI_TRY(zeros_like(v->graph, v->func, v->in[i], &in[k]));
+        if (in[k] < 0) MLSI_TRY(mlsi_full_like(v->graph, v->func, v->in[i], 0, &in[k]));
         k++;
     }
     MLSI_TRY(add_function(&l, v->graph, build_back_cond, &cond));

@@ -165,22 +165,22 @@ static mlsys_status check_float(const tape *t, const char *what, int32_t i, int3
                      mlsi_type_text(&t->g->symbols, mlsi_type_of(t->g, t->func, v), a, sizeof a));
 }
 
-static mlsys_status ones_like(tape *t, int32_t v, int32_t *out) {
+mlsys_status mlsi_full_like(mlsi_graph *g, int32_t func, int32_t v, double value, int32_t *out) {
     mlsi_attr_full attrs;
-    const mlsi_type *y = mlsi_type_of(t->g, t->func, v);
+    const mlsi_type *t = mlsi_type_of(g, func, v);
     memset(&attrs, 0, sizeof attrs);
-    attrs.dtype = y->dtype;
-    attrs.value = 1;
-    attrs.shape.n = y->rank;
-    memcpy(attrs.shape.v, y->dims, sizeof *y->dims * (size_t)y->rank);
-    return mlsi_build_node(t->g, t->func, MLSI_OP_FULL, &attrs, 0, NULL, 1, out);
+    attrs.dtype = t->dtype;
+    attrs.value = value;
+    attrs.shape.n = t->rank;
+    memcpy(attrs.shape.v, t->dims, sizeof *t->dims * (size_t)t->rank);
+    return mlsi_build_node(g, func, MLSI_OP_FULL, &attrs, 0, NULL, 1, out);
 }
 
 static mlsys_status seed(tape *t, int32_t i, int32_t y, int32_t given) {
     char a[160], b[160];
     MLSI_TRY(check_float(t, "y", i, y));
     if (given < 0) {
-        MLSI_TRY(ones_like(t, y, &given));
+        MLSI_TRY(mlsi_full_like(t->g, t->func, y, 1, &given));
         MLSI_TRY(extend(t));
     }
     const mlsi_type *have = mlsi_type_of(t->g, t->func, given),

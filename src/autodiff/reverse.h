@@ -16,6 +16,8 @@ mlsys_status mlsi_gradient(mlsi_graph *g, int32_t func, int32_t n_y, const int32
 
 /* ---- between the files of this room -------------------------------------------------------- */
 
+/* A constant float of v's type. */
+mlsys_status mlsi_full_like(mlsi_graph *g, int32_t func, int32_t v, double value, int32_t *out);
 /* A node of call, if or while: the rule of mlsi_op_def.vjp for them (control.c). */
 mlsys_status mlsi_vjp_control(mlsi_vjp *v, mlsi_op op);
 

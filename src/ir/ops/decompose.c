@@ -41,12 +41,16 @@ int32_t mlsi_emit_cast(mlsi_emit *e, int32_t x, mlsys_dtype dtype) {
 
 int32_t mlsi_emit_widen(mlsi_emit *e, int32_t x) { return mlsi_emit_cast(e, x, e->compute); }
 
-int32_t mlsi_emit_float(mlsi_emit *e, double value) {
+int32_t mlsi_emit_scalar(mlsi_emit *e, mlsys_dtype dtype, double value) {
     mlsi_attr_full attrs;
     memset(&attrs, 0, sizeof attrs);
-    attrs.dtype = e->compute;
+    attrs.dtype = dtype;
     attrs.value = value;
     return mlsi_emit_op(e, MLSI_OP_FULL, &attrs, 0, NULL);
+}
+
+int32_t mlsi_emit_float(mlsi_emit *e, double value) {
+    return mlsi_emit_scalar(e, e->compute, value);
 }
 
 int32_t mlsi_emit_int(mlsi_emit *e, mlsys_dtype dtype, int64_t value) {
@@ -55,6 +59,17 @@ int32_t mlsi_emit_int(mlsi_emit *e, mlsys_dtype dtype, int64_t value) {
     attrs.dtype = dtype;
     attrs.ivalue = value;
     return mlsi_emit_op(e, MLSI_OP_FULL, &attrs, 0, NULL);
+}
+
+int32_t mlsi_emit_positions(mlsi_emit *e, int rank, int axis, int64_t extent) {
+    mlsi_attr_iota attrs;
+    memset(&attrs, 0, sizeof attrs);
+    attrs.dtype = MLSYS_I64;
+    attrs.axis = axis;
+    attrs.shape.n = rank;
+    for (int d = 0; d < rank; d++)
+        attrs.shape.v[d] = d == axis ? extent : 1;
+    return mlsi_emit_op(e, MLSI_OP_IOTA, &attrs, 0, NULL);
 }
 
 int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int last) {

@@ -26,6 +26,10 @@ int32_t mlsi_emit_select(mlsi_emit *e, int32_t cond, int32_t x, int32_t y);
 int32_t mlsi_emit_cast(mlsi_emit *e, int32_t x, mlsys_dtype dtype);
 /* x in the compute type. */
 int32_t mlsi_emit_widen(mlsi_emit *e, int32_t x);
+/* A scalar of a float dtype. */
+int32_t mlsi_emit_scalar(mlsi_emit *e, mlsys_dtype dtype, double value);
+/* i64 0, 1, ... along one axis of rank ones. */
+int32_t mlsi_emit_positions(mlsi_emit *e, int rank, int axis, int64_t extent);
 /* A scalar of the compute type; of dtype. */
 int32_t mlsi_emit_float(mlsi_emit *e, double value);
 int32_t mlsi_emit_int(mlsi_emit *e, mlsys_dtype dtype, int64_t value);

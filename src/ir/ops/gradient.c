@@ -12,14 +12,6 @@ mlsys_status mlsi_vjp_zero(mlsi_vjp *v) {
     return MLSYS_OK;
 }
 
-int32_t mlsi_emit_scalar(mlsi_emit *e, mlsys_dtype dtype, double value) {
-    mlsi_attr_full attrs;
-    memset(&attrs, 0, sizeof attrs);
-    attrs.dtype = dtype;
-    attrs.value = value;
-    return mlsi_emit_op(e, MLSI_OP_FULL, &attrs, 0, NULL);
-}
-
 int32_t mlsi_emit_zeros_like(mlsi_emit *e, int32_t x) {
     mlsi_attr_full attrs;
     if (e->st != MLSYS_OK) return x;

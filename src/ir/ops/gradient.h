@@ -7,8 +7,6 @@
 
 /* Emits into the rule's function; the compute type is that of result 0. */
 mlsi_emit mlsi_vjp_begin(const mlsi_vjp *v);
-/* Constants of any float dtype, as scalars that broadcast. */
-int32_t mlsi_emit_scalar(mlsi_emit *e, mlsys_dtype dtype, double value);
 /* Zeros of x's type. */
 int32_t mlsi_emit_zeros_like(mlsi_emit *e, int32_t x);
 /* dy, shaped as a broadcast of x: the sum over the axes along which x was repeated, in x's shape. */

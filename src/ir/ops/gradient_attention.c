@@ -86,17 +86,6 @@ static int32_t spread_mask(attention_vjp *x, int32_t mask) {
 
 /* ---- which keys a query sees --------------------------------------------------------------- */
 
-static int32_t positions(attention_vjp *x, int64_t extent, int axis) {
-    mlsi_attr_iota at;
-    memset(&at, 0, sizeof at);
-    at.dtype = MLSYS_I64;
-    at.axis = axis;
-    at.shape.n = 5;
-    for (int d = 0; d < 5; d++)
-        at.shape.v[d] = d == axis ? extent : 1;
-    return mlsi_emit_op(&x->e, MLSI_OP_IOTA, &at, 0, NULL);
-}
-
 static int32_t both(attention_vjp *x, int32_t a, int32_t b) {
     return a < 0 ? b : op2(x, MLSI_OP_AND, a, b);
 }
@@ -105,7 +94,7 @@ static int32_t both(attention_vjp *x, int32_t a, int32_t b) {
 static int32_t visible_keys(attention_vjp *x) {
     const mlsi_vjp *v = x->v;
     bool has_len = v->n_in > 4 && v->in[4] >= 0, has_mask = v->n_in > 3 && v->in[3] >= 0;
-    int32_t seen = -1, j = positions(x, x->lk, 4);
+    int32_t seen = -1, j = mlsi_emit_positions(&x->e, 5, 4, x->lk);
     int32_t n = mlsi_emit_count_int(&x->e, v->in[1], 1, 2);
     if (has_len) {
         int64_t dims[5] = {x->b, 1, 1, 1, 1};
@@ -113,7 +102,7 @@ static int32_t visible_keys(attention_vjp *x) {
         seen = op2(x, MLSI_OP_LT, j, n);
     }
     if (x->at->causal != MLSI_CAUSAL_NONE || x->at->window > 0) {
-        int32_t i = positions(x, x->lq, 2);
+        int32_t i = mlsi_emit_positions(&x->e, 5, 2, x->lq);
         if (x->at->causal == MLSI_CAUSAL_BOTTOM_RIGHT) {
             int32_t lq = mlsi_emit_count_int(&x->e, v->in[0], 1, 2);
             i = op2(x, MLSI_OP_ADD, i, op2(x, MLSI_OP_SUB, n, lq));
@@ -137,14 +126,7 @@ static int32_t valid_keys(attention_vjp *x, int32_t t) {
     const mlsi_vjp *v = x->v;
     if (v->n_in < 5 || v->in[4] < 0) return t;
     int64_t dims[4] = {x->b, 1, 1, 1};
-    mlsi_attr_iota at;
-    memset(&at, 0, sizeof at);
-    at.dtype = MLSYS_I64;
-    at.axis = 1;
-    at.shape.n = 4;
-    at.shape.v[0] = at.shape.v[2] = at.shape.v[3] = 1;
-    at.shape.v[1] = x->lk;
-    int32_t j = mlsi_emit_op(&x->e, MLSI_OP_IOTA, &at, 0, NULL);
+    int32_t j = mlsi_emit_positions(&x->e, 4, 1, x->lk);
     int32_t n = mlsi_emit_reshape(&x->e, mlsi_emit_cast(&x->e, v->in[4], MLSYS_I64), 4, dims);
     int32_t valid = op2(x, MLSI_OP_LT, j, n), zero = mlsi_emit_float(&x->e, 0);
     return mlsi_emit_select(&x->e, valid, t, zero);

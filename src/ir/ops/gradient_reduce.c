@@ -135,16 +135,9 @@ mlsys_status mlsi_vjp_reduce_prod(mlsi_vjp *v) {
 
 /* iota over `axis` in the shape [1.., n, ..1] of x's rank. */
 static int32_t positions(mlsi_emit *e, int32_t x, int axis) {
-    mlsi_attr_iota at;
     if (e->st != MLSYS_OK) return x;
     const mlsi_type *t = mlsi_emit_type(e, x);
-    memset(&at, 0, sizeof at);
-    at.dtype = MLSYS_I64;
-    at.axis = axis;
-    at.shape.n = t->rank;
-    for (int d = 0; d < t->rank; d++)
-        at.shape.v[d] = d == axis ? t->dims[d] : 1;
-    return mlsi_emit_op(e, MLSI_OP_IOTA, &at, 0, NULL);
+    return mlsi_emit_positions(e, t->rank, axis, t->dims[axis]);
 }
 
 static int32_t integer(mlsi_emit *e, int64_t value) { return mlsi_emit_int(e, MLSYS_I64, value); }
