@@ -106,8 +106,10 @@ static mlsys_status apply_rule(const mlsi_node *node, mlsi_vjp *v) {
     if (def->vjp) return def->vjp(v);
     v->through_decomposition = def->decompose != NULL;
     if (v->through_decomposition) return MLSYS_OK;
+    const mlsi_attr_custom *custom = node->op == MLSI_OP_CUSTOM ? node->attrs : NULL;
     return mlsi_fail(MLSYS_E_UNSUPPORTED, "gradient: %s cannot be differentiated",
-                     mlsi_op_name(node->op));
+                     custom ? v->graph->customs[custom->op_index].op->name
+                            : mlsi_op_name(node->op));
 }
 
 static mlsys_status walk_node(tape *t, int64_t index) {

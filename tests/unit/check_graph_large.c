@@ -1,51 +1,13 @@
 /* Graphs: what the builder refuses, what the verifier finds, and graphs of a hundred thousand
  * nodes. */
 #include "ir/ops/op_def.h"
+#include "support/graph_case.h"
 #include "support/random_graph.h"
 #include "support/require.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        if ((call) != MLSYS_OK) ck_abort_msg("%s", mlsys_last_error());                            \
-    } while (0)
-
-static mlsi_ctx *ctx;
-static mlsys_ctx ctx_handle;
-static mlsys_device device_handle;
-static mlsi_device *device;
-static mlsys_graph graph;
-static mlsi_graph *inside;
-
-static void setup(void) {
-    OK(mlsys_ctx_create(NULL, NULL, &ctx_handle));
-    OK(mlsi_pin(ctx_handle, MLSYS_KIND_CTX, "ctx", &ctx));
-    OK(mlsys_device_get(ctx_handle, MLSYS_CPU, 0, &device_handle));
-    OK(mlsi_pin(device_handle, MLSYS_KIND_DEVICE, "device", &device));
-    OK(mlsys_graph_create(ctx_handle, &graph));
-    OK(mlsi_pin(graph, MLSYS_KIND_GRAPH, "graph", &inside));
-}
-
-static void teardown(void) {
-    mlsys_stats stats = {.size = sizeof stats};
-    mlsi_unpin(inside);
-    OK(mlsys_release(graph));
-    mlsi_unpin(device);
-    OK(mlsys_release(device_handle));
-    OK(mlsys_ctx_stats(ctx_handle, &stats));
-    ck_assert_uint_eq(stats.live_handles, 0);
-    mlsi_unpin(ctx);
-    OK(mlsys_release(ctx_handle));
-}
-
-static void expect(mlsys_status got, mlsys_status want, const char *text) {
-    if (got != want || !strstr(mlsys_last_error(), text))
-        ck_abort_msg("%s \"%s\", expected %s \"%s\"", mlsys_status_name(got),
-                     got ? mlsys_last_error() : "", mlsys_status_name(want), text);
-}
 
 static mlsys_value input(const char *name, mlsys_dtype dtype, int32_t rank, int64_t a, int64_t b) {
     mlsys_value v;

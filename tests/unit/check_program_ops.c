@@ -1,4 +1,5 @@
 /* Ops by every road: eager, in a program, by the interpreter; two threads on one program. */
+#include "autodiff/reverse.h"
 #include "support/op_case.h"
 #include "support/program_case.h"
 #include "support/require.h"
@@ -389,6 +390,12 @@ START_TEST(the_stream_is_busy_inside_a_custom_op) {
     mlsys_graph g = pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[4]\n"
                                   "  %1 = custom \"nested\"(%0) : f32[4]\n  output \"\" %1\n}\n");
     c.program = pc_compile(&pc, inner, "");
+    mlsi_graph *inside; /* it has no gradient, and says so */
+    int32_t x0 = 0, y0 = 1, dx = 0;
+    OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+    pc_expect(mlsi_gradient(inside, 0, 1, &y0, NULL, 1, &x0, &dx), MLSYS_E_UNSUPPORTED,
+              "gradient: nested cannot be differentiated");
+    mlsi_unpin(inside);
     OK(mlsys_stream_create(pc.device_handle, NULL, &c.other));
     mlsys_program p = pc_compile(&pc, g, "");
     mlsys_tensor x = pc_f32(&pc, 4, (const float[]){1, 2, 3, 4}), out[1] = {0};
