@@ -156,7 +156,7 @@ mlsys_status network_step(const network *n, mlsys_ctx ctx, mlsys_graph *out) {
     parameter_inputs(&b, n, 1, m);
     parameter_inputs(&b, n, 1, v);
     loss = op1(&b, "reduce_mean", op2(&b, "cross_entropy", logits(&b, n, images, w), labels));
-    if (b.st == MLSYS_OK) b.st = mlsys_graph_gradient(b.g, 1, &loss, NULL, n->n, w, g);
+    if (b.st == MLSYS_OK) b.st = mlsys_graph_gradient(b.g, 1, &loss, NULL, n->n, w, NULL, g);
     if (b.st == MLSYS_OK) b.st = mlsys_config_create(&no_decay);
     if (b.st == MLSYS_OK) b.st = mlsys_config_set_f64(no_decay, "weight_decay", 0);
     for (int i = 0; i < n->n && b.st == MLSYS_OK; i++) {

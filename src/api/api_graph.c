@@ -314,9 +314,10 @@ static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
 
 mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_value *y,
                                   const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
-                                  mlsys_value *dx) {
+                                  mlsys_config config, mlsys_value *dx) {
     mlsi_graph *g;
     int32_t *v;
+    (void)config;
     API_NOT_NULL(y, "graph_gradient: y");
     API_NOT_NULL(x, "graph_gradient: x");
     API_NOT_NULL(dx, "graph_gradient: dx");

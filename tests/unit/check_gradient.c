@@ -66,7 +66,7 @@ START_TEST(the_road_not_taken) {
         mlsys_value cond = OP2(g, "eq", x, zero), half = OP2(g, "div", x, number(g, 2));
         mlsys_value other = OP2(g, "add", OP1(g, rows[i].f, x), number(g, 1));
         mlsys_value y = op(g, "select", 3, (mlsys_value[]){cond, half, other}, NULL, 0);
-        OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, &dx));
+        OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, NULL, &dx));
         OK(mlsys_graph_output(g, "dx", dx));
         for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++) {
             mlsys_program p = pc_compile(&pc, g, settings[k]);
@@ -97,7 +97,7 @@ START_TEST(one_program_for_every_batch) {
     mlsys_value h = OP1(g, "gelu", OP2(g, "matmul", x, w)), n = OP1(g, "rms_norm", h);
     mlsys_value logits = op(g, "matmul", 2, (mlsys_value[]){n, w}, "transpose_b", 1);
     mlsys_value loss = OP1(g, "reduce_mean", OP2(g, "cross_entropy", logits, t)), d[2];
-    OK(mlsys_graph_gradient(g, 1, &loss, NULL, 2, (mlsys_value[]){w, x}, d));
+    OK(mlsys_graph_gradient(g, 1, &loss, NULL, 2, (mlsys_value[]){w, x}, NULL, d));
     OK(mlsys_graph_output(g, "dw", d[0]));
     OK(mlsys_graph_output(g, "dx", d[1]));
     OK(mlsys_graph_output(g, "loss", loss));
@@ -127,14 +127,14 @@ START_TEST(structural_zeros_and_seeds) {
     y[0] = OP1(g, "exp", x);
     y[1] = OP1(g, "floor", z);
     seeds[0] = s, seeds[1] = 0;
-    OK(mlsys_graph_gradient(g, 2, y, seeds, 3, (mlsys_value[]){x, z, s}, d));
+    OK(mlsys_graph_gradient(g, 2, y, seeds, 3, (mlsys_value[]){x, z, s}, NULL, d));
     ck_assert_int_ne(d[0], 0);
     ck_assert_int_eq(d[1], 0); /* floor is flat */
     ck_assert_int_eq(d[2], 0); /* a seed is not differentiated */
     mlsys_value stopped = OP1(g, "stop_gradient", x);
-    OK(mlsys_graph_gradient(g, 1, &stopped, NULL, 1, &x, d));
+    OK(mlsys_graph_gradient(g, 1, &stopped, NULL, 1, &x, NULL, d));
     ck_assert_int_eq(d[0], 0);
-    OK(mlsys_graph_gradient(g, 1, y, seeds, 1, y, d)); /* dy/dy: the seed itself */
+    OK(mlsys_graph_gradient(g, 1, y, seeds, 1, y, NULL, d)); /* dy/dy: the seed itself */
     ck_assert_int_eq(d[0], s);
     OK(mlsys_release(g));
 }
@@ -148,7 +148,7 @@ START_TEST(a_deep_chain) {
     mlsys_value x = input(g, "x", MLSYS_F32, 1, shape), y = x, dx;
     for (int i = 0; i < 100000; i++)
         y = i % 2 ? OP1(g, "neg", y) : OP2(g, "add", y, x);
-    OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, &dx));
+    OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, NULL, &dx));
     OK(mlsys_graph_output(g, "dx", dx));
     mlsys_tensor in[1] = {pc_f32(&pc, 1, (const float[]){0.5f})}, out[1] = {0};
     OK(mlsys_graph_interpret(g, pc.stream, 1, in, 1, out));
@@ -171,14 +171,18 @@ START_TEST(what_is_refused) {
     mlsys_value foreign = input(other, "x", MLSYS_F32, 1, shape);
     char *before = malloc(1 << 16), *after = malloc(1 << 16);
     OK(mlsys_graph_print(g, before, 1 << 16, NULL));
-    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, 1, &k, &d), MLSYS_E_DTYPE, "x 0 is i32[4]");
+    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, 1, &k, NULL, &d), MLSYS_E_DTYPE,
+              "x 0 is i32[4]");
     ck_assert_int_eq(d, 0);
-    pc_expect(mlsys_graph_gradient(g, 1, &k, NULL, 1, &x, &d), MLSYS_E_DTYPE, "y 0 is i32[4]");
-    pc_expect(mlsys_graph_gradient(g, 1, &y, &s, 1, &x, &d), MLSYS_E_SHAPE, "seed 0 is f32[3]");
-    pc_expect(mlsys_graph_gradient(g, 1, &foreign, NULL, 1, &x, &d), MLSYS_E_ARG, "is not a value");
-    pc_expect(mlsys_graph_gradient(g, 0, &y, NULL, 1, &x, &d), MLSYS_E_ARG, "0 outputs");
-    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, -1, &x, &d), MLSYS_E_ARG, "by -1 values");
-    pc_expect(mlsys_graph_gradient(g, 1, NULL, NULL, 1, &x, &d), MLSYS_E_ARG, "y");
+    pc_expect(mlsys_graph_gradient(g, 1, &k, NULL, 1, &x, NULL, &d), MLSYS_E_DTYPE,
+              "y 0 is i32[4]");
+    pc_expect(mlsys_graph_gradient(g, 1, &y, &s, 1, &x, NULL, &d), MLSYS_E_SHAPE,
+              "seed 0 is f32[3]");
+    pc_expect(mlsys_graph_gradient(g, 1, &foreign, NULL, 1, &x, NULL, &d), MLSYS_E_ARG,
+              "is not a value");
+    pc_expect(mlsys_graph_gradient(g, 0, &y, NULL, 1, &x, NULL, &d), MLSYS_E_ARG, "0 outputs");
+    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, -1, &x, NULL, &d), MLSYS_E_ARG, "by -1 values");
+    pc_expect(mlsys_graph_gradient(g, 1, NULL, NULL, 1, &x, NULL, &d), MLSYS_E_ARG, "y");
     OK(mlsys_graph_print(g, after, 1 << 16, NULL));
     ck_assert_str_eq(before, after);
     free(before);
