@@ -224,3 +224,7 @@ MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance
                "a product's adjoint keeps the order of the other operand's axes")
 MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
                "a loop's state is replayed one turn too far")
+MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer",
+               "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_NO_SKIP, "src/train/update.c", "unit/check_trainer",
+               "an update by gradients that are not finite is made")
