@@ -295,9 +295,9 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
 }
 
 /* y, seeds, x and dx one behind the other in v. */
-static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
-                             const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
-                             int32_t *v, mlsys_value *dx) {
+static mlsys_status gradient(mlsi_graph *g, const mlsi_checkpoint *c, int32_t n_y,
+                             const mlsys_value *y, const mlsys_value *seeds, int32_t n_x,
+                             const mlsys_value *x, int32_t *v, mlsys_value *dx) {
     int32_t *seed = v + n_y, *by = seed + n_y, *out = by + n_x;
     for (int32_t j = 0; j < n_x; j++)
         MLSI_TRY(own_value(g, x[j], "graph_gradient: x", &by[j]));
@@ -306,7 +306,7 @@ static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
         MLSI_TRY(own_value(g, y[i], "graph_gradient: y", &v[i]));
         if (seeds && seeds[i]) MLSI_TRY(own_value(g, seeds[i], "graph_gradient: seeds", &seed[i]));
     }
-    MLSI_TRY(mlsi_gradient(g, 0, n_y, v, seed, n_x, by, out));
+    MLSI_TRY(mlsi_gradient_keeping(g, 0, c, n_y, v, seed, n_x, by, out));
     for (int32_t j = 0; j < n_x; j++)
         dx[j] = out[j] < 0 ? 0 : public_value(g, out[j]);
     return MLSYS_OK;
@@ -316,8 +316,9 @@ mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_va
                                   const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
                                   mlsys_config config, mlsys_value *dx) {
     mlsi_graph *g;
+    mlsi_config *settings = NULL;
+    mlsi_checkpoint c;
     int32_t *v;
-    (void)config;
     API_NOT_NULL(y, "graph_gradient: y");
     API_NOT_NULL(x, "graph_gradient: x");
     API_NOT_NULL(dx, "graph_gradient: dx");
@@ -326,11 +327,16 @@ mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_va
                          MAX_GRADIENTS);
     memset(dx, 0, sizeof *dx * (size_t)n_x);
     MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_gradient: g", &g));
-    mlsys_status st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
+    mlsys_status st = MLSYS_OK;
+    if (config)
+        st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "graph_gradient: config", &settings);
+    if (st == MLSYS_OK) st = mlsi_checkpoint_read(settings, &c);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
     if (st == MLSYS_OK) {
-        st = gradient(g, n_y, y, seeds, n_x, x, v, dx);
+        st = gradient(g, &c, n_y, y, seeds, n_x, x, v, dx);
         mlsi_mem_free(g->alloc, v);
     }
+    mlsi_unpin_exclusive(settings);
     mlsi_unpin_exclusive(g);
     return st;
 }

@@ -224,3 +224,9 @@ MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance
                "a product's adjoint keeps the order of the other operand's axes")
 MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
                "a loop's state is replayed one turn too far")
+MLSI_FAULT_ROW(CHECKPOINT_REDRAW, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "random numbers that are computed again are others: redrawn dropout")
+MLSI_FAULT_ROW(CHECKPOINT_MERGED, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "copies read without a barrier and are merged with their originals")
+MLSI_FAULT_ROW(CHECKPOINT_WRONG, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "a segment is computed again from another kept value of the same type")
