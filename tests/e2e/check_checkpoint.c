@@ -164,7 +164,7 @@ static mlsys_config config_of(const policy *p) {
 typedef struct result {
     mlsys_tensor out[MAX_PARAMETERS + 1];
     int n;
-    uint64_t scratch, made, predicted;
+    uint64_t scratch, made, predicted, flops;
 } result;
 
 static mlsys_tensor small_numbers(kc_rng *r, int32_t rank, const int64_t *shape, double size) {
@@ -199,6 +199,7 @@ static void run(const network *net, mlsys_program p, result *out) {
     OK(mlsys_graph_type(net->g, net->x, NULL, 2, d, NULL));
     OK(mlsys_program_cost(p, d[0] < 0, names, x, &cost));
     out->predicted = cost.peak_bytes;
+    out->flops = cost.flops;
     OK(mlsys_release(stream));
     pc_release(net->n + 2, in);
 }
@@ -276,6 +277,73 @@ START_TEST(sqrt_cuts_activations) {
 }
 END_TEST
 
+/* A budget bounds the forward values alive in the backward pass. On top come adjoints and the kernels' own memory:
+ * here less than 1 MiB, the adjoints of one layer twice over. A larger budget costs no more time. */
+START_TEST(a_budget_is_kept) {
+    static const plan deep = {PERCEPTRON, 24, 512, 16, 0, true};
+    static const int64_t mebibytes[] = {0, 2, 4, 8, 16};
+    uint64_t flops = UINT64_MAX, scratch = 0;
+    for (int i = 0; i < 5; i++) {
+        int64_t budget = mebibytes[i] << 20;
+        policy c = {"bytes", "bytes", NULL, budget};
+        result got;
+        run_policy(&deep, &c, "", &got);
+        printf("budget %lld: scratch %llu, %llu flops\n", (long long)budget,
+               (unsigned long long)got.scratch, (unsigned long long)got.flops);
+        if (budget) ck_assert_uint_le(got.scratch, (uint64_t)budget + (1 << 20));
+        ck_assert_uint_gt(got.scratch, scratch);
+        ck_assert_uint_lt(got.flops, flops);
+        flops = got.flops, scratch = got.scratch;
+        free_result(&got);
+    }
+}
+END_TEST
+
+/* Nothing is computed again where everything may be kept. */
+START_TEST(what_may_all_be_kept) {
+    static const policy all[] = {{"every", "every", NULL, 1000000},
+                                 {"bytes", "bytes", NULL, 1 << 30}};
+    static const plan p = {PERCEPTRON, 6, 64, 16, 0, true};
+    result want, got;
+    run_policy(&p, &none, "", &want);
+    for (int i = 0; i < 2; i++) {
+        run_policy(&p, &all[i], "", &got);
+        ck_assert_uint_eq(got.flops, want.flops);
+        ck_assert_uint_eq(got.scratch, want.scratch);
+        free_result(&got);
+    }
+    free_result(&want);
+}
+END_TEST
+
+START_TEST(what_is_refused) {
+    static const struct {
+        policy p;
+        mlsys_status status;
+        const char *text;
+    } rows[] = {
+        {{"some", NULL, NULL, 0}, MLSYS_E_ARG, "checkpoint \"some\" is not none, every"},
+        {{"ops", "keep", "matmul,conw", 0}, MLSYS_E_NOTFOUND, "keep names no op \"conw\""},
+        {{"every", "every", NULL, 0}, MLSYS_E_ARG, "every"},
+        {{"bytes", "bytes", NULL, -1}, MLSYS_E_ARG, "bytes"},
+        {{"sqrt", "evry", NULL, 1}, MLSYS_E_NOTFOUND, "evry"},
+    };
+    const int64_t shape[1] = {3};
+    mlsys_graph g;
+    mlsys_value x, y, d = 7;
+    OK(mlsys_graph_create(pc.ctx_handle, &g));
+    OK(mlsys_graph_input(g, "x", MLSYS_F32, 1, shape, &x));
+    OK(mlsys_graph_op(g, "exp", 1, &x, NULL, 1, &y));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        mlsys_config c = config_of(&rows[i].p);
+        pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, c, &d), rows[i].status, rows[i].text);
+        ck_assert_int_eq(d, 0);
+        OK(mlsys_release(c));
+    }
+    OK(mlsys_release(g));
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("checkpoint");
     TCase *tc = tcase_create("checkpoint");
@@ -283,6 +351,9 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, the_same_bits, 0, N_PLANS);
     tcase_add_loop_test(tc, sqrt_cuts_activations, 0, 4);
+    tcase_add_test(tc, a_budget_is_kept);
+    tcase_add_test(tc, what_may_all_be_kept);
+    tcase_add_test(tc, what_is_refused);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
