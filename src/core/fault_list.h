@@ -240,3 +240,11 @@ MLSI_FAULT_ROW(TRAIN_FILE_SUM, "src/train/state_file.c", "e2e/check_resume",
                "a checkpoint's SHA-256 is not compared")
 MLSI_FAULT_ROW(TRAIN_FILE_MOMENTS, "src/train/state_file.c", "e2e/check_resume",
                "what the optimiser keeps is not restored from a checkpoint")
+MLSI_FAULT_ROW(TANGENT_SEED, "src/autodiff/forward.c", "conformance/check_tangents",
+               "a tangent is along ones, whatever the direction")
+MLSI_FAULT_ROW(CHECKPOINT_REDRAW, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "random numbers that are computed again are others: redrawn dropout")
+MLSI_FAULT_ROW(CHECKPOINT_MERGED, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "copies read without a barrier and are merged with their originals")
+MLSI_FAULT_ROW(CHECKPOINT_WRONG, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "a segment is computed again from another kept value of the same type")
