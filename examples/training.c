@@ -38,10 +38,17 @@ static mlsys_status steps(mlsys_trainer t, const mlsys_tensor batch[2], double *
     return s;
 }
 
-int main(void) {
-    static const char file[] = "/tmp/mlsys-example-xor.safetensors";
+static mlsys_status make_batch(mlsys_device cpu, mlsys_stream stream, mlsys_tensor batch[2]) {
     static const float x[8] = {0, 0, 0, 1, 1, 0, 1, 1}, y[4] = {0, 1, 1, 0};
     const int64_t xs[2] = {4, 2}, ys[2] = {4, 1};
+    mlsys_status s = mlsys_tensor_create(cpu, MLSYS_F32, 2, xs, &batch[0]);
+    if (s == MLSYS_OK) s = mlsys_tensor_create(cpu, MLSYS_F32, 2, ys, &batch[1]);
+    if (s == MLSYS_OK) s = mlsys_tensor_write(batch[0], stream, x, sizeof x);
+    return s == MLSYS_OK ? mlsys_tensor_write(batch[1], stream, y, sizeof y) : s;
+}
+
+int main(void) {
+    static const char file[] = "/tmp/mlsys-example-xor.safetensors";
     int rc = 1;
     mlsys_ctx ctx = NULL;
     mlsys_device cpu = NULL;
@@ -62,11 +69,7 @@ int main(void) {
         TRY(mlsys_tensor_create(cpu, MLSYS_F32, i % 2 ? 1 : 2, shapes[i], &w[i]));
         TRY(mlsys_tensor_random(w[i], stream, "normal", 1, (uint64_t)i));
     }
-    TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, xs, &batch[0]));
-    TRY(mlsys_tensor_create(cpu, MLSYS_F32, 2, ys, &batch[1]));
-    TRY(mlsys_tensor_write(batch[0], stream, x, sizeof x));
-    TRY(mlsys_tensor_write(batch[1], stream, y, sizeof y));
-
+    TRY(make_batch(cpu, stream, batch));
     TRY(mlsys_config_create(&config));
     TRY(mlsys_config_set_str(config, "optimizer", "adamw"));
     TRY(mlsys_config_set_f64(config, "rate", 0.02));
