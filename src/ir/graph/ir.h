@@ -170,5 +170,14 @@ typedef struct mlsi_interpret_custom {
 mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
                                  int n_out, const mlsi_view *out,
                                  const mlsi_interpret_custom *custom);
+/* Main's nodes one by one, each shown once its results are there (values: by value number; those not yet or no
+ * longer needed have no data), until seen answers true or the function ends. Nothing is given back. */
+typedef struct mlsi_interpret_watch {
+    bool (*seen)(void *user, const mlsi_node *node, const mlsi_view *values);
+    void *user;
+} mlsi_interpret_watch;
+mlsys_status mlsi_interpret_watched(const mlsi_graph *g, int n_in, const mlsi_view *in,
+                                    const mlsi_interpret_custom *custom,
+                                    const mlsi_interpret_watch *watch);
 
 #endif
