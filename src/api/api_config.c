@@ -1,6 +1,7 @@
 #include "api/api.h"
 #include "engine/generator.h"
 #include "ir/ops/op_def.h"
+#include "ir/passes/passes.h"
 #include "model/arch.h"
 #include "model/model.h"
 #include "run/program.h"
@@ -77,6 +78,7 @@ static const struct {
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
+    {"narrow", mlsi_narrow_config_keys},
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {

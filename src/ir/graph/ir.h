@@ -98,6 +98,8 @@ typedef struct mlsi_graph {
 /* An internal graph without a handle; free with mlsi_graph_free. Public ones come from api/. */
 mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx);
 void mlsi_graph_free(mlsi_graph *g); /* members only */
+/* Public values given out so far are no values of g any more. */
+void mlsi_graph_renumber(mlsi_graph *g);
 /* Append an empty function; its index. Pointers into g->funcs move. */
 mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out);
 /* Remove the functions from n on: what a failed call has added. Nobody may name them. */
