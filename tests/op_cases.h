@@ -261,6 +261,45 @@ OP_CASE(adam_step, "",
         3)
 OP_CASE(adam_step, "F", "T[0]; T[0]; T[]; T[0]; T[0]; i64[]", "", 3)
 OP_CASE(lion_step, "F", "T[67]:small; T[67]:small; T[]:small; T[67]:small", "weight_decay=0.1", 2)
+OP_CASE(adafactor_step, "F",
+        "T[3,5]:small; T[3,5]:small; T[]:small; i64[]:const(3); T[3]:small; T[5]:small", "", 3)
+OP_CASE(adafactor_step, "F",
+        "T[2,3,4]:small; T[2,3,4]:small; T[]:small; i64[]:const(1); T[2,3]:small; T[2,4]:small",
+        "relative=false, clip=0.25, weight_decay=0.1", 3)
+OP_CASE(adafactor_step, "F", "T[67]:small; T[67]:small; T[]; i64[]:const(2); T[67]:small",
+        "scale=false", 2)
+OP_CASE(adafactor_step, "F", "T[]:small; T[]:small; T[]:small; i64[]:const(2); T[]:small; _", "", 2)
+OP_CASE(adafactor_step, "",
+        "bf16[7,3]:small; f16[7,3]:small; f32[]:small; i64[]:const(9); f32[7]:small; f32[3]:small",
+        "", 3)
+OP_CASE(adafactor_step, "F", "T[0,3]; T[0,3]; T[]; i64[]:const(9); T[0]; T[3]:small", "", 3)
+OP_CASE(muon_step, "F", "T[3,5]:small; T[3,5]:small; T[]:small; T[3,5]:small", "", 2)
+OP_CASE(muon_step, "F", "T[7,2]:small; T[7,2]:small; T[]:small; T[7,2]:small",
+        "nesterov=false, momentum=0.5, weight_decay=0", 2)
+OP_CASE(muon_step, "", "bf16[33,5]:small; f16[33,5]:small; f32[]:small; f32[33,5]:small", "", 2)
+OP_CASE(muon_step, "F", "T[1,1]; T[1,1]; T[]; T[1,1]", "", 2)
+OP_CASE(muon_step, "F", "T[3,0]; T[3,0]; T[]; T[3,0]", "", 2)
+OP_CASE(ema_step, "F", "T[3,5]:small; T[3,5]:small", "", 1)
+OP_CASE(ema_step, "", "f32[67]; bf16[67]", "decay=0.9", 1)
+OP_CASE(ema_step, "F", "T[0,4]; T[0,4]", "", 1)
+OP_CASE(learning_rate, "", "i64[]:const(7)", "", 1)
+OP_CASE(learning_rate, "", "i64[]:below(40)", "schedule=linear, warmup=7, steps=30, floor=0.1", 1)
+OP_CASE(learning_rate, "", "i64[]:below(40)", "schedule=cosine, rate=0.3, steps=30", 1)
+OP_CASE(learning_rate, "", "i64[]", "schedule=inverse_sqrt, warmup=3", 1)
+OP_CASE(learning_rate, "", "i64[]", "schedule=step, every=3, factor=0.5, floor=0.001", 1)
+OP_CASE(learning_rate, "", "i64[]:below(40)", "schedule=wsd, warmup=5, steps=30, decay=12", 1)
+OP_CASE(sum_squares, "F", "@unary", "", 1)
+OP_CASE(sum_squares, "F", "T[3,5]:small", "", 1)
+OP_CASE(sum_squares, "F", "T[4099]:finite", "", 1)
+OP_CASE(sum_squares, "F", "T[]:small", "", 1)
+OP_CASE(sum_squares, "F", "T[3,0]", "", 1)
+OP_CASE(clip_norm, "F", "T[3,5]:small; T[]:const(4)", "", 1)
+OP_CASE(clip_norm, "F", "T[67]; T[]", "max=0.5", 1)
+OP_CASE(clip_norm, "", "bf16[7]:finite; f32[]:small", "max=0.5", 1)
+OP_CASE(clip_norm, "F", "T[0]; T[]", "", 1)
+OP_CASE(all_finite, "F", "@unary", "", 1)
+OP_CASE(all_finite, "F", "T[67]:finite", "", 1)
+OP_CASE(all_finite, "F", "T[0]", "", 1)
 
 /* ---- index, order -------------------------------------------------------------------------- */
 OP_CASE(gather, "P", "T[7,5]; i64[3]:index(7)", "", 1)

@@ -360,6 +360,54 @@ OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f32[3]; f32[3]; i64[]", "", 2, MLSYS_E
 OP_BAD(lion_step, "f32[3]; f32[3]; f32[]; f32[2]", "", 2, MLSYS_E_SHAPE,
        "lion_step: operand 3 (m): f32[2] does not go with f32[3]")
 OP_BAD(lion_step, "f32[3]; f32[3]; f32[]", "", 2, MLSYS_E_ARG, "lion_step: 3 operands given")
+OP_BAD(adafactor_step, "f32[3]; f32[3]; f32[]; i64[]; f32[]; f32[]", "", 3, MLSYS_E_SHAPE,
+       "operand 5 (columns): given for a parameter of rank 1, expected >= 2")
+OP_BAD(adafactor_step, "f32[3,4]; f32[3,4]; f32[]; i64[]; f32[4]; f32[4]", "", 3, MLSYS_E_SHAPE,
+       "operand 4 (v): f32[4] does not go with f32[3]")
+OP_BAD(adafactor_step, "f32[3,4]; f32[3,4]; f32[]; i64[]; f32[3]; f32[3]", "", 3, MLSYS_E_SHAPE,
+       "f32[3] does not go with f32[4]")
+OP_BAD(adafactor_step, "f32[3,4]; f32[3,4]; f32[]; i64[]; f32[3,4]", "", 3, MLSYS_E_ARG,
+       "3 results: the parameter and 1 moments")
+OP_BAD(adafactor_step, "f32[3]; f32[3]; f32[]; f32[]; f32[3]", "", 2, MLSYS_E_DTYPE,
+       "operand 3 (count): f32[], expected a scalar i64")
+OP_BAD(adafactor_step, "f32[3]; f32[3]; f32[]; i64[]; f32[3]", "clip=0", 2, MLSYS_E_ARG,
+       "attribute clip: 0, expected > 0")
+OP_BAD(muon_step, "f32[3]; f32[3]; f32[]; f32[3]", "", 2, MLSYS_E_SHAPE,
+       "muon_step: operand 0 (w): f32[3], expected rank 2")
+OP_BAD(muon_step, "f32[B,3]; f32[B,3]; f32[]; f32[B,3]", "", 2, MLSYS_E_SHAPE,
+       "f32[B,3], expected rank 2 and extents that are numbers")
+OP_BAD(muon_step, "f32[2,3]; f32[3,2]; f32[]; f32[2,3]", "", 2, MLSYS_E_SHAPE,
+       "operand 1 (g): f32[3,2] does not go with f32[2,3]")
+OP_BAD(ema_step, "f32[3]; f32[4]", "", 1, MLSYS_E_SHAPE,
+       "ema_step: operand 1 (w): f32[4] does not go with f32[3]")
+OP_BAD(ema_step, "f32[3]; f64[3]", "", 1, MLSYS_E_SHAPE, "f64[3] does not go with f32[3]")
+OP_BAD(ema_step, "f32[3]; f32[3]", "decay=1.5", 1, MLSYS_E_ARG,
+       "ema_step: attribute decay: 1.5, expected in [0,1]")
+OP_BAD(learning_rate, "f32[]", "", 1, MLSYS_E_DTYPE,
+       "learning_rate: operand 0 (step): f32[], expected a scalar i64")
+OP_BAD(learning_rate, "i64[1]", "", 1, MLSYS_E_SHAPE, "i64[1], expected a scalar i64")
+OP_BAD(learning_rate, "i64[]", "schedule=cosine, warmup=10, steps=10", 1, MLSYS_E_ARG,
+       "attribute steps: 10, expected more than warmup")
+OP_BAD(learning_rate, "i64[]", "schedule=step", 1, MLSYS_E_ARG, "attribute every: 0, expected >= 1")
+OP_BAD(learning_rate, "i64[]", "schedule=step, every=2, factor=0", 1, MLSYS_E_ARG,
+       "attribute factor: 0, expected in (0,1]")
+OP_BAD(learning_rate, "i64[]", "schedule=wsd, steps=10, decay=11", 1, MLSYS_E_ARG,
+       "attribute decay: 11, expected 1 to steps - warmup")
+OP_BAD(learning_rate, "i64[]", "rate=-1", 1, MLSYS_E_ARG,
+       "attribute rate: -1, expected a number of f32 >= 0")
+OP_BAD(learning_rate, "i64[]", "floor=2", 1, MLSYS_E_ARG, "attribute floor: 2, expected in [0,1]")
+OP_BAD(learning_rate, "i64[]", "warmup=-1", 1, MLSYS_E_ARG, "attribute warmup: -1, expected >= 0")
+OP_BAD(sum_squares, "i32[3]", "", 1, MLSYS_E_DTYPE,
+       "sum_squares: operand 0 (x): dtype i32, expected float")
+OP_BAD(sum_squares, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "sum_squares: 2 operands given")
+OP_BAD(clip_norm, "f32[3]; f32[1]", "", 1, MLSYS_E_SHAPE,
+       "clip_norm: operand 1 (norm): f32[1], expected a scalar float")
+OP_BAD(clip_norm, "f32[3]; f64[]", "", 1, MLSYS_E_DTYPE,
+       "clip_norm: operand 1 (norm): dtype f64, expected f32")
+OP_BAD(clip_norm, "f32[3]; f32[]", "max=0", 1, MLSYS_E_ARG, "attribute max: 0, expected > 0")
+OP_BAD(all_finite, "i32[3]", "", 1, MLSYS_E_DTYPE,
+       "all_finite: operand 0 (x): dtype i32, expected float")
+OP_BAD(all_finite, "f32[3]", "", 2, MLSYS_E_ARG, "all_finite: 2 results")
 
 #undef BAD_OPERANDS_1
 #undef BAD_NUMBERS_1

@@ -419,8 +419,10 @@ MLSYS_API mlsys_status mlsys_graph_tangent(mlsys_graph g, int32_t n_x, const mls
                                            mlsys_value *dy);
 /** Rewrite g for mixed precision: ops that gain from dtype (MLSYS_BF16 or MLSYS_F16) compute in it, others
  *  and all inputs and outputs keep their dtype; casts are inserted. Before mlsys_graph_gradient.
- *  config keys: mlsys_config_keys("narrow"). config may be NULL. Values of g from before are void; those of
- *  inputs and outputs stay: n values are translated in place. */
+ *  config keys: mlsys_config_keys("narrow"). config may be NULL. Values of g from before are void and refused,
+ *  but for the n values (inputs, the loss, any other), which are translated in place and keep their types;
+ *  nodes that neither these nor outputs need are dropped. No change after a failure.
+ *  Errors   DTYPE dtype is not BF16 or F16; NOTFOUND the config names no op; ARG a value of another graph. */
 MLSYS_API mlsys_status mlsys_graph_narrow(mlsys_graph g, mlsys_dtype dtype, mlsys_config config,
                                           int32_t n, mlsys_value *values);
 typedef struct mlsys_gradient_report {

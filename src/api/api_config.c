@@ -2,6 +2,7 @@
 #include "autodiff/checkpoint.h"
 #include "engine/generator.h"
 #include "ir/ops/op_def.h"
+#include "ir/passes/passes.h"
 #include "model/arch.h"
 #include "model/model.h"
 #include "run/program.h"
@@ -81,6 +82,7 @@ static const struct {
     {"check_gradient", mlsi_check_gradient_config_keys},
     {"trainer", mlsi_trainer_config_keys},
     {"gradient", mlsi_gradient_config_keys},
+    {"narrow", mlsi_narrow_config_keys},
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {

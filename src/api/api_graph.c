@@ -2,6 +2,7 @@
 #include "api/api_graph.h"
 #include "autodiff/forward.h"
 #include "autodiff/reverse.h"
+#include "ir/passes/passes.h"
 #include "run/program.h"
 
 #include <string.h>
@@ -376,6 +377,38 @@ mlsys_status mlsys_graph_tangent(mlsys_graph graph, int32_t n_x, const mlsys_val
     mlsys_status st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
     if (st == MLSYS_OK) {
         st = tangent(g, n_x, x, dx, n_y, y, v, dy);
+        mlsi_mem_free(g->alloc, v);
+    }
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+static mlsys_status narrow(mlsi_graph *g, mlsys_dtype dtype, const mlsi_config *c, int32_t n,
+                           mlsys_value *values, int32_t *v) {
+    for (int32_t i = 0; i < n; i++)
+        MLSI_TRY(own_value(g, values[i], "graph_narrow: values", &v[i]));
+    MLSI_TRY(mlsi_graph_narrow(g, dtype, c, n, v));
+    mlsi_graph_renumber(g); /* values that the caller kept elsewhere are refused from now on */
+    for (int32_t i = 0; i < n; i++)
+        values[i] = public_value(g, v[i]);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsys_graph_narrow(mlsys_graph graph, mlsys_dtype dtype, mlsys_config config,
+                                int32_t n, mlsys_value *values) {
+    API_COMPUTES;
+    mlsi_graph *g;
+    mlsi_config *c = NULL;
+    int32_t *v;
+    if (n < 0 || n > MAX_GRADIENTS)
+        return mlsi_fail(MLSYS_E_ARG, "graph_narrow: n is %d, outside [0,%d]", n, MAX_GRADIENTS);
+    if (n) API_NOT_NULL(values, "graph_narrow: values");
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_narrow: g", &g));
+    mlsys_status st = MLSI_NEW_N(g->alloc, n + 1, &v);
+    if (st == MLSYS_OK) {
+        if (config) st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "graph_narrow: config", &c);
+        if (st == MLSYS_OK) st = narrow(g, dtype, c, n, values, v);
+        mlsi_unpin_exclusive(c);
         mlsi_mem_free(g->alloc, v);
     }
     mlsi_unpin_exclusive(g);

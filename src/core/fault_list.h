@@ -115,6 +115,20 @@ MLSI_FAULT_ROW(OPS_IOTA_AXIS, "src/ir/ops/creation.c", "unit/check_ops_models",
                "iota counts along axis 0")
 MLSI_FAULT_ROW(OPS_IF_TYPES, "src/ir/ops/control.c", "unit/check_ops_control",
                "the branches of an if may give different types")
+MLSI_FAULT_ROW(OPS_WARMUP, "src/ir/ops/schedule.c", "unit/check_train_ops",
+               "the warm-up begins where it should end")
+MLSI_FAULT_ROW(OPS_CLIP_NONFINITE, "src/ir/ops/clip.c", "unit/check_train_ops",
+               "an infinite norm makes all gradients zero")
+MLSI_FAULT_ROW(NONFINITE_NAN_ONLY, "src/run/nonfinite.c", "unit/check_nonfinite",
+               "infinities are passed over when the first op that is not finite is looked for")
+MLSI_FAULT_ROW(OPS_ADAFACTOR_CLIP, "src/ir/ops/optimizer_matrix.c", "unit/check_optimizer_matrix",
+               "adafactor's update is not clipped")
+MLSI_FAULT_ROW(OPS_MUON_TALL, "src/ir/ops/optimizer_matrix.c", "unit/check_optimizer_matrix",
+               "muon's update of a tall matrix is not scaled")
+MLSI_FAULT_ROW(NARROW_LOSS, "src/ir/passes/narrow.c", "unit/check_narrow",
+               "ops that stay wide are made narrow: the loss and the norms")
+MLSI_FAULT_ROW(NARROW_TWICE, "src/ir/passes/narrow.c", "unit/check_narrow",
+               "a value that two ops read narrow is cast twice")
 MLSI_FAULT_ROW(API_FP_STATE, "src/api/api.h", "e2e/check_fp_state",
                "calls compute in the caller's floating-point state (BO-06)")
 MLSI_FAULT_ROW(CPU_STAGE_ONCE, "src/cpu/kernels/elementwise.h", "unit/check_kernel_elementwise",

@@ -130,6 +130,14 @@ MLSI_OP(ATTENTION, attention, attention)
 MLSI_OP(SGD_STEP, sgd_step, optimizer)
 MLSI_OP(ADAM_STEP, adam_step, optimizer)
 MLSI_OP(LION_STEP, lion_step, optimizer)
+MLSI_OP(ADAFACTOR_STEP, adafactor_step, optimizer)
+MLSI_OP(MUON_STEP, muon_step, optimizer)
+MLSI_OP(EMA_STEP, ema_step, optimizer)
+/* what a train step is made of besides */
+MLSI_OP(LEARNING_RATE, learning_rate, optimizer)
+MLSI_OP(SUM_SQUARES, sum_squares, optimizer)
+MLSI_OP(CLIP_NORM, clip_norm, optimizer)
+MLSI_OP(ALL_FINITE, all_finite, optimizer)
 
 /* control flow and user ops */
 MLSI_OP(CALL, call, control)

@@ -209,6 +209,11 @@ mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in,
 /* interpret.c: the reference interpreter on tensors; NULL outputs are made. */
 mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_stream *s, int n_in,
                                     mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
+/* nonfinite.c: interpret main node by node; writes into out the first node with a result that holds NaN or an
+ * infinity: its op, value number, type, range and odd elements, and those of its operands. Nothing when all
+ * are finite. full and iota do not count: they hold what the graph says. Nodes that no output needs take part. */
+mlsys_status mlsi_find_nonfinite(const mlsi_graph *g, mlsi_stream *s, int n_in,
+                                 mlsi_tensor *const *in, mlsi_text *out);
 /* eager.c: one op, now. */
 mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in,
                             int n_out, mlsys_tensor *inout);

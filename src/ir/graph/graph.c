@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+void mlsi_graph_renumber(mlsi_graph *g) {
+    g->serial = (uint32_t)(atomic_fetch_add(&g->ctx->next_serial, 1) + 1) & 0x7fffffffu;
+}
+
 mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx) {
     memset(g, 0, sizeof *g);
     g->ctx = ctx;
     g->alloc = &ctx->alloc;
-    g->serial = (uint32_t)(atomic_fetch_add(&ctx->next_serial, 1) + 1) & 0x7fffffffu;
+    mlsi_graph_renumber(g);
     mlsi_arena_init(&g->arena, g->alloc);
     mlsi_symtab_init(&g->symbols, g->alloc);
     int32_t main_func;

@@ -98,6 +98,8 @@ typedef struct mlsi_graph {
 /* An internal graph without a handle; free with mlsi_graph_free. Public ones come from api/. */
 mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx);
 void mlsi_graph_free(mlsi_graph *g); /* members only */
+/* Public values given out so far are no values of g any more. */
+void mlsi_graph_renumber(mlsi_graph *g);
 /* Append an empty function; its index. Pointers into g->funcs move. */
 mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out);
 /* Remove the functions from n on: what a failed call has added. Nobody may name them. */
@@ -170,5 +172,14 @@ typedef struct mlsi_interpret_custom {
 mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
                                  int n_out, const mlsi_view *out,
                                  const mlsi_interpret_custom *custom);
+/* Main's nodes one by one, each shown once its results are there (values: by value number; those not yet or no
+ * longer needed have no data), until seen answers true or the function ends. Nothing is given back. */
+typedef struct mlsi_interpret_watch {
+    bool (*seen)(void *user, const mlsi_node *node, const mlsi_view *values);
+    void *user;
+} mlsi_interpret_watch;
+mlsys_status mlsi_interpret_watched(const mlsi_graph *g, int n_in, const mlsi_view *in,
+                                    const mlsi_interpret_custom *custom,
+                                    const mlsi_interpret_watch *watch);
 
 #endif

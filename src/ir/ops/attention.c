@@ -302,6 +302,9 @@ const mlsi_op_def mlsi_op_def_attention = {
     .max_out = 2,
     .operands = "q, k, v, mask?, kv_len?",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_COMPUTES,
+    .narrow_keeps = 1u << 3, /* the mask */
+
     .attrs_size = sizeof(mlsi_attr_attention),
     .attrs = attention_attrs,
     .infer = infer_attention,

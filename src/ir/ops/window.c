@@ -211,6 +211,7 @@ const mlsi_op_def mlsi_op_def_pool = {
     .max_out = 1,
     .operands = "x",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_pool),
     .attrs = pool_attrs,
     .infer = infer_pool,
