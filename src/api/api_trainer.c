@@ -74,28 +74,60 @@ mlsys_status mlsys_trainer_create(mlsys_graph graph, mlsys_value loss, int32_t n
     return st;
 }
 
+/* A call that takes a batch, with everything that it needs pinned. */
+typedef struct batch_call {
+    mlsi_trainer *t;
+    mlsi_stream *s;
+    int32_t n_in;
+    mlsi_tensor *in[MLSI_MAX_ARGS];
+} batch_call;
+
+static mlsys_status batch_begin(batch_call *b, mlsys_trainer trainer, const char *what,
+                                int32_t n_in, const mlsys_tensor *in) {
+    b->t = NULL, b->s = NULL, b->n_in = 0;
+    if (n_in < 0 || n_in > MLSI_MAX_ARGS)
+        return mlsi_fail(MLSYS_E_ARG, "%s: n_in is %d, outside 0..%d", what, n_in, MLSI_MAX_ARGS);
+    if (n_in && !in) return mlsi_fail(MLSYS_E_ARG, "%s: in is NULL", what);
+    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, what, &b->t));
+    MLSI_TRY(mlsi_pin_exclusive(b->t->stream_handle, MLSYS_KIND_STREAM, what, &b->s));
+    MLSI_TRY(pin_all(&b->t->object, what, n_in, in, b->in));
+    b->n_in = n_in;
+    return MLSYS_OK;
+}
+
+static void batch_end(batch_call *b) {
+    unpin_all(b->n_in, b->in);
+    mlsi_unpin_exclusive(b->s);
+    mlsi_unpin_exclusive(b->t);
+}
+
 mlsys_status mlsys_trainer_step(mlsys_trainer trainer, int32_t n_in, const mlsys_tensor *in,
                                 double *loss) {
     API_COMPUTES;
-    mlsi_trainer *t;
-    mlsi_stream *s = NULL;
-    mlsi_tensor *tensors[MLSI_MAX_ARGS];
-    if (n_in < 0 || n_in > MLSI_MAX_ARGS)
-        return mlsi_fail(MLSYS_E_ARG, "trainer_step: n_in is %d, outside 0..%d", n_in,
-                         MLSI_MAX_ARGS);
-    if (n_in) API_NOT_NULL(in, "trainer_step: in");
-    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, "trainer_step: t", &t));
-    mlsys_status st =
-        mlsi_pin_exclusive(t->stream_handle, MLSYS_KIND_STREAM, "trainer_step: stream", &s);
+    batch_call b;
+    mlsys_status st = batch_begin(&b, trainer, "trainer_step", n_in, in);
+    if (st == MLSYS_OK) st = mlsi_trainer_step(b.t, n_in, b.in, loss);
+    batch_end(&b);
+    return st;
+}
+
+mlsys_status mlsys_trainer_find_nonfinite(mlsys_trainer trainer, int32_t n_in,
+                                          const mlsys_tensor *in, char *buf, uint64_t cap,
+                                          uint64_t *need) {
+    API_COMPUTES;
+    batch_call b;
+    mlsi_text text;
+    API_TEXT(buf, cap, "trainer_find_nonfinite");
+    mlsys_status st = batch_begin(&b, trainer, "trainer_find_nonfinite", n_in, in);
     if (st == MLSYS_OK) {
-        st = pin_all(&t->object, "trainer_step: in", n_in, in, tensors);
-        if (st == MLSYS_OK) {
-            st = mlsi_trainer_step(t, n_in, tensors, loss);
-            unpin_all(n_in, tensors);
-        }
+        mlsi_text_init(&text, &b.t->object.ctx->alloc);
+        st = mlsi_trainer_find_nonfinite(b.t, n_in, b.in, &text);
+        if (st == MLSYS_OK)
+            st = mlsi_text_out(&text, buf, cap, need);
+        else
+            mlsi_text_free(&text);
     }
-    mlsi_unpin_exclusive(s);
-    mlsi_unpin_exclusive(t);
+    batch_end(&b);
     return st;
 }
 

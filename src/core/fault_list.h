@@ -238,8 +238,16 @@ MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance
                "a product's adjoint keeps the order of the other operand's axes")
 MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
                "a loop's state is replayed one turn too far")
-MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer",
+MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer_bits",
                "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_SUM_STALE, "src/train/step_graph.c", "unit/check_trainer_bits",
+               "sums of gradients are not begun anew after an update")
+MLSI_FAULT_ROW(TRAIN_NO_MEAN, "src/train/update.c", "unit/check_trainer_bits",
+               "an update is made by the sum of gradients, not by their mean")
+MLSI_FAULT_ROW(TRAIN_EMA_BEFORE, "src/train/update.c", "unit/check_trainer_bits",
+               "the moving average takes the parameter of before the update")
+MLSI_FAULT_ROW(TRAIN_UNSCALED, "src/train/update.c", "unit/check_trainer",
+               "the loss scale stays in the gradients")
 MLSI_FAULT_ROW(TRAIN_NO_SKIP, "src/train/update.c", "unit/check_trainer",
                "an update by gradients that are not finite is made")
 MLSI_FAULT_ROW(ST_DATA_BOUND, "src/model/safetensors.c", "unit/check_safetensors",

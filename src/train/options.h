@@ -17,13 +17,13 @@ typedef enum mlsi_optimizer {
 /* Texts belong to the config, which must live as long as they are read. */
 typedef struct mlsi_trainer_options {
     mlsi_optimizer optimizer;
-    double rate, momentum, dampening, beta1, beta2, eps, weight_decay;
+    double momentum, dampening, beta1, beta2, eps, weight_decay;
     bool nesterov;
     const char *no_decay, *adam_for; /* comma-separated parts of names */
     int64_t decay_rank;
-    const char *schedule;
-    double final_rate; /* share of rate at the end of the schedule */
-    int64_t warmup, steps;
+    double muon_eps, decay_rate, eps_w, update_clip; /* of muon; of adafactor: */
+    bool relative;
+    mlsi_attr_learning_rate schedule;
     double clip, ema; /* 0 = none */
     int64_t accumulate;
     mlsys_dtype precision;
@@ -33,8 +33,9 @@ typedef struct mlsi_trainer_options {
     mlsi_checkpoint checkpoint;
     bool same_settings; /* demanded of a file that is loaded */
     mlsi_compile_options compile;
-    mlsys_config compile_config, gradient_config; /* what goes on to those scopes; owned */
-    mlsi_config *compile_pinned, *gradient_pinned;
+    /* what goes on to those scopes; owned */
+    mlsys_config compile_config, gradient_config, narrow_config;
+    mlsi_config *compile_pinned, *gradient_pinned, *narrow_pinned;
 } mlsi_trainer_options;
 
 const mlsi_config_key *mlsi_trainer_config_keys(int *n);

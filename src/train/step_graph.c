@@ -3,6 +3,7 @@
 #include "autodiff/reverse.h"
 #include "core/faults.h"
 #include "ir/ops/decompose.h"
+#include "ir/passes/passes.h"
 #include "train/update.h"
 
 #include <string.h>
@@ -119,17 +120,26 @@ static mlsys_status differentiate(mlsi_step_builder *b, const mlsi_graph *g, int
     MLSI_TRY(mlsi_graph_import(own, g, 0, &main));
     if (own->funcs[0].n_values != g->funcs[0].n_values)
         return mlsi_fail(MLSYS_E_INTERNAL, "trainer: the copy of the graph has other values");
+    int32_t *values; /* the parameters, then the loss */
+    MLSI_TRY(
+        mlsi_arena_zalloc(&s->arena, sizeof *values * ((size_t)s->n_params + 1), (void **)&values));
+    memcpy(values, params, sizeof *params * (size_t)s->n_params);
+    values[s->n_params] = loss;
+    if (b->o->precision != MLSYS_F32)
+        MLSI_TRY(
+            mlsi_graph_narrow(own, b->o->precision, b->o->narrow_pinned, s->n_params + 1, values));
+    loss = values[s->n_params];
     for (int32_t i = 0; i < s->n_params; i++)
-        b->value[i] = params[i];
+        b->value[i] = values[i];
     if (b->o->scaled) {
         int32_t scale = mlsi_step_state(b, mlsi_scalar_state(s, MLSI_STATE_SCALE));
         seed = mlsi_emit_cast(&b->e, scale, s->loss_dtype);
         MLSI_TRY(b->e.st);
     }
-    MLSI_TRY(mlsi_gradient_keeping(own, 0, &b->o->checkpoint, 1, &loss, &seed, s->n_params, params,
+    MLSI_TRY(mlsi_gradient_keeping(own, 0, &b->o->checkpoint, 1, &loss, &seed, s->n_params, values,
                                    b->grad));
     for (int32_t i = 0; i < s->n_params; i++)
-        if (b->grad[i] < 0) MLSI_TRY(mlsi_full_like(own, 0, params[i], 0, &b->grad[i]));
+        if (b->grad[i] < 0) MLSI_TRY(mlsi_full_like(own, 0, values[i], 0, &b->grad[i]));
     b->phase->n_differential = own->funcs[0].n_nodes;
     b->result[MLSI_RESULT_LOSS] = loss;
     /* One more call. */
@@ -146,7 +156,8 @@ static void accumulate(mlsi_step_builder *b) {
     int32_t batches = b->value[mlsi_scalar_state(b->s, MLSI_STATE_BATCHES)];
     int32_t k = mlsi_emit_int(e, MLSYS_I64, b->o->accumulate);
     int32_t turn = mlsi_emit_2(e, MLSI_OP_REM, batches, k);
-    int32_t later = mlsi_emit_2(e, MLSI_OP_GT, turn, mlsi_emit_int(e, MLSYS_I64, 0));
+    int32_t first = mlsi_fault(MLSI_FAULT_TRAIN_SUM_STALE) ? -1 : 0;
+    int32_t later = mlsi_emit_2(e, MLSI_OP_GT, turn, mlsi_emit_int(e, MLSYS_I64, first));
     for (int32_t i = 0; i < b->s->n_params && e->st == MLSYS_OK; i++) {
         int32_t s = b->plans[i].sum;
         int32_t g = mlsi_emit_cast(e, b->grad[i], b->s->states[s].type.dtype);

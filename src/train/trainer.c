@@ -239,13 +239,16 @@ static int64_t counter(const mlsi_trainer *t, int which) {
     return mlsi_ref_get_i(&v, 0);
 }
 
+static mlsys_status wrong_batch(const mlsi_trainer *t, const char *what, int32_t n_in) {
+    return mlsi_fail(MLSYS_E_ARG, "%s: %d tensors given, a batch has %d", what, n_in,
+                     t->graph.n_batch);
+}
+
 mlsys_status mlsi_trainer_step(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const *in,
                                double *loss) {
     int64_t t0 = mlsi_now_ns(),
             left = t->accumulate - counter(t, MLSI_STATE_BATCHES) % t->accumulate;
-    if (n_in != t->graph.n_batch)
-        return mlsi_fail(MLSYS_E_ARG, "trainer_step: %d tensors given, a batch has %d", n_in,
-                         t->graph.n_batch);
+    if (n_in != t->graph.n_batch) return wrong_batch(t, "trainer_step", n_in);
     bool second = t->graph.n_phases > 1 && left == 1;
     /* Whatever the update's run may lack is found before the sums change. */
     if (second) MLSI_TRY(prepare(t, 1));
@@ -255,6 +258,30 @@ mlsys_status mlsi_trainer_step(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const
     if (loss) *loss = scalar_of(&t->result[MLSI_RESULT_LOSS]);
     t->seconds = (double)(mlsi_now_ns() - t0) * 1e-9;
     return MLSYS_OK;
+}
+
+/* A copy of the first phase without the update's nodes. */
+static mlsys_status copy_passes(const mlsi_phase *ph, mlsi_graph *own) {
+    int32_t main;
+    mlsi_graph_truncate(own, 0);
+    MLSI_TRY(mlsi_graph_import(own, &ph->graph, 0, &main));
+    own->funcs[0].n_nodes = ph->n_differential;
+    own->funcs[0].n_outputs = 0;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_trainer_find_nonfinite(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const *in,
+                                         mlsi_text *out) {
+    const mlsi_phase *ph = &t->graph.phases[0];
+    mlsi_graph own;
+    if (n_in != t->graph.n_batch) return wrong_batch(t, "trainer_find_nonfinite", n_in);
+    for (int32_t i = 0; i < ph->n_in; i++)
+        t->in[i] = ph->in[i] < 0 ? in[-1 - ph->in[i]] : t->state[ph->in[i]].tensor;
+    MLSI_TRY(mlsi_graph_init(&own, t->object.ctx));
+    mlsys_status st = copy_passes(ph, &own);
+    if (st == MLSYS_OK) st = mlsi_find_nonfinite(&own, t->stream, ph->n_in, t->in, out);
+    mlsi_graph_free(&own);
+    return st;
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */

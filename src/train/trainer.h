@@ -37,6 +37,10 @@ mlsys_status mlsi_trainer_create(const mlsi_graph *g, int32_t loss, int32_t n,
 /* The caller holds the stream. */
 mlsys_status mlsi_trainer_step(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const *in, double *loss);
 mlsys_status mlsi_trainer_stat(const mlsi_trainer *t, const char *name, double *out);
+/* What mlsi_find_nonfinite says of the forward and the backward pass with this batch and the present state. The
+ * caller holds the stream. */
+mlsys_status mlsi_trainer_find_nonfinite(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const *in,
+                                         mlsi_text *out);
 /* The names that it knows, one a line with type and meaning. */
 void mlsi_trainer_stats_text(mlsi_text *out);
 /* A copy of a state. Errors NOTFOUND. */

@@ -12,12 +12,26 @@ mlsi_optimizer mlsi_update_optimizer(const mlsi_trainer_options *o, const mlsi_t
     return type->rank == 2 && !mlsi_name_listed(o->adam_for, name) ? MLSI_OPT_MUON : MLSI_OPT_ADAMW;
 }
 
+static void drop_axis(mlsi_type *t, int axis) {
+    for (int d = axis; d + 1 < t->rank; d++)
+        t->dims[d] = t->dims[d + 1];
+    t->rank--;
+}
+
+/* Adafactor keeps means over rows and over columns of what has both. */
+static const char *adafactor_slot(int k, mlsi_type *type) {
+    if (type->rank < 2) return k == 0 ? ".v" : NULL;
+    if (k < 2) drop_axis(type, type->rank - 1 - k);
+    return k == 0 ? ".rows" : k == 1 ? ".columns" : NULL;
+}
+
 const char *mlsi_update_slot(const mlsi_trainer_options *o, mlsi_optimizer optimizer, int k,
                              mlsi_type *type) {
-    (void)type;
     switch (optimizer) {
     case MLSI_OPT_SGD: return k == 0 && o->momentum > 0 ? ".m" : NULL;
-    case MLSI_OPT_LION: return k == 0 ? ".m" : NULL;
+    case MLSI_OPT_LION:
+    case MLSI_OPT_MUON: return k == 0 ? ".m" : NULL;
+    case MLSI_OPT_ADAFACTOR: return adafactor_slot(k, type);
     default: return k == 0 ? ".m" : k == 1 ? ".v" : NULL;
     }
 }
@@ -49,8 +63,8 @@ static void set_state(mlsi_step_builder *b, int32_t state, int32_t skip, int32_t
 static void take_means(mlsi_step_builder *b) {
     mlsi_emit *e = &b->e;
     int32_t below = -1;
-    if (b->o->scaled) below = scalar(b, MLSI_STATE_SCALE);
-    if (b->o->accumulate > 1) {
+    if (b->o->scaled && !mlsi_fault(MLSI_FAULT_TRAIN_UNSCALED)) below = scalar(b, MLSI_STATE_SCALE);
+    if (b->o->accumulate > 1 && !mlsi_fault(MLSI_FAULT_TRAIN_NO_MEAN)) {
         int32_t k = mlsi_emit_scalar(e, MLSYS_F32, (double)b->o->accumulate);
         below = below < 0 ? k : mlsi_emit_2(e, MLSI_OP_MUL, below, k);
     }
@@ -64,88 +78,112 @@ static void take_means(mlsi_step_builder *b) {
     }
 }
 
-/* The norm of all gradients together, and whether one of them is not finite. */
+/* The norm of all gradients together, and whether it is no number: a gradient is not finite, or is out of all
+ * proportion. */
 static int32_t measure(mlsi_step_builder *b) {
     mlsi_emit *e = &b->e;
-    mlsi_attr_reduce all;
-    int32_t sum = -1, finite = -1;
-    memset(&all, 0, sizeof all);
+    mlsys_dtype wide = MLSYS_F32;
+    int32_t sum = -1;
+    for (int32_t i = 0; i < b->s->n_params; i++)
+        if (b->s->states[i].type.dtype == MLSYS_F64) wide = MLSYS_F64;
     for (int32_t i = 0; i < b->s->n_params && e->st == MLSYS_OK; i++) {
-        int32_t square = mlsi_emit_2(e, MLSI_OP_MUL, b->grad[i], b->grad[i]);
-        int32_t one = mlsi_emit_op(e, MLSI_OP_REDUCE_SUM, &all, 1, &square);
-        one = mlsi_emit_cast(e, one, MLSYS_F32);
+        int32_t one = mlsi_emit_1(e, MLSI_OP_SUM_SQUARES, b->grad[i]);
+        one = mlsi_emit_cast(e, one, wide);
         sum = sum < 0 ? one : mlsi_emit_2(e, MLSI_OP_ADD, sum, one);
-        int32_t good = mlsi_emit_1(e, MLSI_OP_IS_FINITE, b->grad[i]);
-        good = mlsi_emit_op(e, MLSI_OP_REDUCE_AND, &all, 1, &good);
-        finite = finite < 0 ? good : mlsi_emit_2(e, MLSI_OP_AND, finite, good);
     }
-    b->result[MLSI_RESULT_NORM] = mlsi_emit_1(e, MLSI_OP_SQRT, sum);
+    b->norm = mlsi_emit_1(e, MLSI_OP_SQRT, sum);
+    b->result[MLSI_RESULT_NORM] = mlsi_emit_cast(e, b->norm, MLSYS_F32);
+    int32_t finite = mlsi_emit_1(e, MLSI_OP_IS_FINITE, b->norm);
     return mlsi_emit_1(e, MLSI_OP_NOT, finite);
 }
 
-/* Times min(1, clip / norm). */
 static void clip(mlsi_step_builder *b) {
     mlsi_emit *e = &b->e;
-    int32_t most = mlsi_emit_scalar(e, MLSYS_F32, b->o->clip), norm = b->result[MLSI_RESULT_NORM];
-    int32_t over = mlsi_emit_2(e, MLSI_OP_GT, norm, most);
-    int32_t share = mlsi_emit_2(e, MLSI_OP_DIV, most, norm);
-    int32_t factor = mlsi_emit_select(e, over, share, mlsi_emit_scalar(e, MLSYS_F32, 1));
+    mlsi_attr_clip attrs = {.max = b->o->clip};
     for (int32_t i = 0; i < b->s->n_params && e->st == MLSYS_OK; i++) {
-        int32_t by = mlsi_emit_cast(e, factor, mlsi_emit_type(e, b->grad[i])->dtype);
-        b->grad[i] = mlsi_emit_2(e, MLSI_OP_MUL, b->grad[i], by);
+        mlsys_dtype own = mlsi_emit_type(e, b->grad[i])->dtype;
+        int32_t norm = mlsi_emit_cast(e, b->norm, own);
+        int32_t in[2] = {b->grad[i], norm};
+        b->grad[i] = mlsi_emit_op(e, MLSI_OP_CLIP_NORM, &attrs, 2, in);
     }
 }
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-static void step_of(mlsi_step_builder *b, int32_t i, int32_t rate, int32_t count, int32_t *out,
-                    int *n_out) {
-    const mlsi_param_plan *p = &b->plans[i];
-    const mlsi_trainer_options *o = b->o;
+/* An optimiser's step op for one parameter. */
+typedef struct step_op {
+    mlsi_op op;
+    union {
+        mlsi_attr_sgd sgd;
+        mlsi_attr_adam adam;
+        mlsi_attr_lion lion;
+        mlsi_attr_muon muon;
+        mlsi_attr_adafactor adafactor;
+    } attrs;
+    bool count_first, count_last; /* the number of the step stands before or behind what is kept */
+} step_op;
+
+static void choose_step(const mlsi_trainer_options *o, const mlsi_param_plan *p, step_op *s) {
     double decay = p->decays ? o->weight_decay : 0;
-    int32_t in[6] = {mlsi_step_state(b, i), b->grad[i], rate};
-    mlsi_op op = MLSI_OP_SGD_STEP;
-    const void *attrs;
-    int n = 3;
-    for (int k = 0; k < MLSI_MAX_SLOTS; k++)
-        if (p->slot[k] >= 0) in[n++] = mlsi_step_state(b, p->slot[k]);
-    *n_out = n - 2;
-    mlsi_attr_sgd sgd;
-    mlsi_attr_adam adam;
-    mlsi_attr_lion lion;
-    memset(&sgd, 0, sizeof sgd);
-    memset(&adam, 0, sizeof adam);
-    memset(&lion, 0, sizeof lion);
-    if (p->optimizer == MLSI_OPT_SGD) {
-        sgd = (mlsi_attr_sgd){o->momentum, o->dampening, decay, o->nesterov};
-        attrs = &sgd;
-    } else if (p->optimizer == MLSI_OPT_LION) {
-        op = MLSI_OP_LION_STEP;
-        lion = (mlsi_attr_lion){o->beta1, o->beta2, decay};
-        attrs = &lion;
-    } else {
-        op = MLSI_OP_ADAM_STEP;
-        adam = (mlsi_attr_adam){o->beta1, o->beta2, o->eps, decay, p->optimizer != MLSI_OPT_ADAM};
-        attrs = &adam;
-        in[n++] = count;
+    memset(s, 0, sizeof *s);
+    switch (p->optimizer) {
+    case MLSI_OPT_SGD:
+        s->op = MLSI_OP_SGD_STEP;
+        s->attrs.sgd = (mlsi_attr_sgd){o->momentum, o->dampening, decay, o->nesterov};
+        return;
+    case MLSI_OPT_LION:
+        s->op = MLSI_OP_LION_STEP;
+        s->attrs.lion = (mlsi_attr_lion){o->beta1, o->beta2, decay};
+        return;
+    case MLSI_OPT_MUON:
+        s->op = MLSI_OP_MUON_STEP;
+        s->attrs.muon = (mlsi_attr_muon){.momentum = o->momentum,
+                                         .weight_decay = decay,
+                                         .eps = o->muon_eps,
+                                         .nesterov = o->nesterov};
+        return;
+    case MLSI_OPT_ADAFACTOR:
+        s->op = MLSI_OP_ADAFACTOR_STEP;
+        s->attrs.adafactor = (mlsi_attr_adafactor){.decay_rate = o->decay_rate,
+                                                   .eps = o->eps,
+                                                   .eps_w = o->eps_w,
+                                                   .clip = o->update_clip,
+                                                   .weight_decay = decay,
+                                                   .relative = o->relative,
+                                                   .scale = o->relative};
+        s->count_first = true;
+        return;
+    default:
+        s->op = MLSI_OP_ADAM_STEP;
+        s->attrs.adam =
+            (mlsi_attr_adam){o->beta1, o->beta2, o->eps, decay, p->optimizer != MLSI_OPT_ADAM};
+        s->count_last = true;
     }
-    if (b->e.st == MLSYS_OK) b->e.st = mlsi_build_node(b->e.g, 0, op, attrs, n, in, *n_out, out);
 }
 
-/* ema' = decay * ema + (1 - decay) * w' */
+/* out: the parameter, then what is kept. */
+static void step_of(mlsi_step_builder *b, int32_t i, int32_t rate, int32_t count, int32_t *out) {
+    const mlsi_param_plan *p = &b->plans[i];
+    step_op s;
+    int32_t in[4 + MLSI_MAX_SLOTS] = {mlsi_step_state(b, i), b->grad[i], rate};
+    int n = 3, kept = 0;
+    choose_step(b->o, p, &s);
+    if (s.count_first) in[n++] = count;
+    for (int k = 0; k < MLSI_MAX_SLOTS; k++)
+        if (p->slot[k] >= 0) in[n++] = mlsi_step_state(b, p->slot[k]), kept++;
+    if (s.count_last) in[n++] = count;
+    if (b->e.st == MLSYS_OK)
+        b->e.st = mlsi_build_node(b->e.g, 0, s.op, &s.attrs, n, in, 1 + kept, out);
+}
+
 static void average(mlsi_step_builder *b, int32_t i, int32_t skip) {
     mlsi_emit *e = &b->e;
     int32_t state = b->plans[i].ema;
+    mlsi_attr_ema attrs = {.decay = b->o->ema};
     if (state < 0 || e->st != MLSYS_OK) return;
-    mlsys_dtype t = b->s->states[state].type.dtype;
-    int32_t old = mlsi_step_state(b, state), w = mlsi_emit_cast(e, b->next[i], t);
-    int32_t kept = mlsi_emit_2(e, MLSI_OP_MUL, mlsi_emit_scalar(e, t, b->o->ema), old);
-    int32_t fresh = mlsi_emit_2(e, MLSI_OP_MUL, mlsi_emit_scalar(e, t, 1 - b->o->ema), w);
-    set_state(b, state, skip, mlsi_emit_2(e, MLSI_OP_ADD, kept, fresh));
-}
-
-static int32_t rate_of(mlsi_step_builder *b) {
-    return mlsi_emit_scalar(&b->e, MLSYS_F32, b->o->rate);
+    int32_t in[2] = {mlsi_step_state(b, state), b->next[i]};
+    if (mlsi_fault(MLSI_FAULT_TRAIN_EMA_BEFORE)) in[1] = mlsi_step_state(b, i);
+    set_state(b, state, skip, mlsi_emit_op(e, MLSI_OP_EMA_STEP, &attrs, 2, in));
 }
 
 /* Halved when skipped, down to 1; doubled after so many good updates. */
@@ -173,11 +211,11 @@ void mlsi_update(mlsi_step_builder *b) {
     if (b->o->clip > 0) clip(b);
     int32_t step = scalar(b, MLSI_STATE_STEP), one = mlsi_emit_int(e, MLSYS_I64, 1);
     int32_t count = mlsi_emit_2(e, MLSI_OP_ADD, step, one);
-    int32_t rate = b->result[MLSI_RESULT_RATE] = rate_of(b);
+    int32_t rate = mlsi_emit_op(e, MLSI_OP_LEARNING_RATE, &b->o->schedule, 1, &count);
+    b->result[MLSI_RESULT_RATE] = rate;
     for (int32_t i = 0; i < b->s->n_params && e->st == MLSYS_OK; i++) {
         int32_t out[1 + MLSI_MAX_SLOTS];
-        int n_out;
-        step_of(b, i, rate, count, out, &n_out);
+        step_of(b, i, rate, count, out);
         if (e->st != MLSYS_OK) return;
         set_state(b, i, skip, out[0]);
         for (int k = 0, r = 1; k < MLSI_MAX_SLOTS; k++)

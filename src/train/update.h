@@ -15,6 +15,7 @@ typedef struct mlsi_step_builder {
     int32_t *value; /* per state: the input that it is, -1 = not read so far */
     int32_t *next;  /* per state: its new value, -1 = it stays */
     int32_t *grad;  /* per parameter */
+    int32_t norm;   /* of all gradients */
     int32_t result[MLSI_RESULTS];
 } mlsi_step_builder;
 
