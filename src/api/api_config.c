@@ -4,6 +4,7 @@
 #include "model/arch.h"
 #include "model/model.h"
 #include "run/program.h"
+#include "train/dataset.h"
 
 static mlsys_status set(mlsys_config config, const char *what, const char *key,
                         const mlsi_config_entry *value) {
@@ -76,6 +77,7 @@ static const struct {
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
+    {"dataset", mlsi_dataset_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
 };
 

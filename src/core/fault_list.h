@@ -224,3 +224,15 @@ MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance
                "a product's adjoint keeps the order of the other operand's axes")
 MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
                "a loop's state is replayed one turn too far")
+MLSI_FAULT_ROW(SHUFFLE_BIJECTION, "src/train/shuffle.c", "unit/check_dataset",
+               "some examples come twice in an epoch, and others not at all")
+MLSI_FAULT_ROW(SHUFFLE_EPOCH, "src/train/shuffle.c", "unit/check_dataset",
+               "every epoch has the order of the first")
+MLSI_FAULT_ROW(IDX_SIZE, "src/train/dataset_idx.c", "fuzz/replay_dataset",
+               "an IDX file's extents are not compared with its size")
+MLSI_FAULT_ROW(GZIP_BOMB, "src/train/dataset_file.c", "unit/check_dataset_files",
+               "memory is taken for whatever a gzip trailer says")
+MLSI_FAULT_ROW(CSV_ROUNDING, "src/train/dataset_csv.c", "unit/check_dataset_files",
+               "numbers are rounded to f64 on their way to f32")
+MLSI_FAULT_ROW(TOKENS_TARGET, "src/train/dataset_tokens.c", "unit/check_dataset_files",
+               "the target of a token is the token itself")
