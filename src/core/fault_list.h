@@ -236,3 +236,5 @@ MLSI_FAULT_ROW(CSV_ROUNDING, "src/train/dataset_csv.c", "unit/check_dataset_file
                "numbers are rounded to f64 on their way to f32")
 MLSI_FAULT_ROW(TOKENS_TARGET, "src/train/dataset_tokens.c", "unit/check_dataset_files",
                "the target of a token is the token itself")
+MLSI_FAULT_ROW(CUSTOM_GRADIENT_TYPE, "src/api/api_gradient_rule.c", "unit/check_custom_gradient",
+               "the types of what a user's gradient rule gives are not checked there")
