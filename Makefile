@@ -57,6 +57,8 @@ PC_REQUIRES :=
 # Each is found by pkg-config; mlsys_build_info() names those that are absent.
 HAVE_PCRE2 := $(shell $(PKG_CONFIG) --exists libpcre2-8 2>/dev/null && echo 1)
 HAVE_UTF8PROC := $(shell $(PKG_CONFIG) --exists libutf8proc 2>/dev/null && echo 1)
+HAVE_JANSSON := $(shell $(PKG_CONFIG) --exists jansson 2>/dev/null && echo 1)
+HAVE_ZLIB := $(shell $(PKG_CONFIG) --exists zlib 2>/dev/null && echo 1)
 ifeq ($(HAVE_PCRE2),1)
 BASE_CFLAGS += -DMLSI_HAVE_PCRE2=1 $(shell $(PKG_CONFIG) --cflags libpcre2-8)
 LIBS += $(shell $(PKG_CONFIG) --libs libpcre2-8)
@@ -67,11 +69,15 @@ BASE_CFLAGS += -DMLSI_HAVE_UTF8PROC=1 $(shell $(PKG_CONFIG) --cflags libutf8proc
 LIBS += $(shell $(PKG_CONFIG) --libs libutf8proc)
 PC_REQUIRES += libutf8proc
 endif
-HAVE_JANSSON := $(shell $(PKG_CONFIG) --exists jansson 2>/dev/null && echo 1)
 ifeq ($(HAVE_JANSSON),1)
 BASE_CFLAGS += -DMLSI_HAVE_JANSSON=1 $(shell $(PKG_CONFIG) --cflags jansson)
 LIBS += $(shell $(PKG_CONFIG) --libs jansson)
 PC_REQUIRES += jansson
+endif
+ifeq ($(HAVE_ZLIB),1)
+BASE_CFLAGS += -DMLSI_HAVE_ZLIB=1 $(shell $(PKG_CONFIG) --cflags zlib)
+LIBS += $(shell $(PKG_CONFIG) --libs zlib)
+PC_REQUIRES += zlib
 endif
 
 # CUDA=auto compiles src/cuda/**/*.cu when nvcc is found, 1 fails without it, 0 never looks.
@@ -223,11 +229,6 @@ PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -MMD -MP $(CFLA
 PROGRAM_LIBS := -L$(OUT) -lmlsys -Wl,-rpath,'$$ORIGIN/..' -lm -lpthread
 EXAMPLE_BIN := $(patsubst examples/%.c,$(OUT)/examples/%,$(sort $(wildcard examples/*.c))) \
                $(patsubst examples/%/,$(OUT)/examples/%,$(sort $(dir $(wildcard examples/*/*.c))))
-# Reads gzip-compressed data; without zlib it is left out.
-LIBS_train := $(shell $(PKG_CONFIG) --libs zlib 2>/dev/null)
-ifeq ($(LIBS_train),)
-EXAMPLE_BIN := $(filter-out $(OUT)/examples/train,$(EXAMPLE_BIN))
-endif
 examples: $(EXAMPLE_BIN) ## build the example programs
 $(OUT)/examples/%: examples/%.c $(LIB_SHARED) $(OUT)/flags
 	@mkdir -p $(@D)
@@ -243,7 +244,7 @@ define program_rule
 $(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS) $$(LIBS_$(1))
+	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS)
 endef
 $(foreach d,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c))))),$(eval $(call program_rule,$(d))))
 

@@ -2,7 +2,6 @@
  * program, whose weights are updated in place.
  *
  *     train --network mlp --epochs 5 */
-#include "images.h"
 #include "network.h"
 
 #include <math.h>
@@ -20,14 +19,14 @@ typedef struct options {
 typedef struct trainer {
     options how;
     network net;
-    images train, test;
+    mlsys_dataset train, test;
+    int64_t n_train, n_test;
     mlsys_ctx ctx;
     mlsys_device cpu;
     mlsys_stream stream;
     mlsys_program step, classes;
     mlsys_tensor state[3 * MAX_PARAMETERS]; /* parameters, first moments, second moments */
-    int64_t count, *order;
-    uint64_t random;
+    int64_t count;
 } trainer;
 
 static double now(void) {
@@ -38,35 +37,63 @@ static double now(void) {
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
-static uint64_t next_random(uint64_t *state) { /* splitmix64 */
-    uint64_t z = *state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
+static mlsys_config order_of(trainer *t, int shuffle) {
+    mlsys_config c = NULL;
+    if (mlsys_config_create(&c) != MLSYS_OK) return NULL;
+    mlsys_config_set_i64(c, "shuffle", shuffle);
+    mlsys_config_set_i64(c, "seed", t->how.seed);
+    return c;
 }
 
-static void shuffle(trainer *t) {
-    for (int64_t i = t->train.count - 1; i > 0; i--) {
-        int64_t j = (int64_t)(next_random(&t->random) % (uint64_t)(i + 1)), x = t->order[i];
-        t->order[i] = t->order[j];
-        t->order[j] = x;
+/* FOLDER/NAME-images-idx3-ubyte and FOLDER/NAME-labels-idx1-ubyte, compressed (.gz) or not. */
+static mlsys_status open_images(trainer *t, const char *name, int shuffle, mlsys_dataset *out) {
+    char pixels[4096], labels[4096];
+    mlsys_status st = MLSYS_E_NOTFOUND;
+    for (int zipped = 1; zipped >= 0 && st == MLSYS_E_NOTFOUND; zipped--) {
+        const char *end = zipped ? ".gz" : "";
+        mlsys_config c = order_of(t, shuffle);
+        snprintf(pixels, sizeof pixels, "%s/%s-images-idx3-ubyte%s", t->how.data, name, end);
+        snprintf(labels, sizeof labels, "%s/%s-labels-idx1-ubyte%s", t->how.data, name, end);
+        st = mlsys_config_set_str(c, "format", "idx");
+        if (st == MLSYS_OK) st = mlsys_config_set_str(c, "labels", labels);
+        if (st == MLSYS_OK) st = mlsys_dataset_open(t->ctx, pixels, c, out);
+        mlsys_release(c);
     }
+    if (st == MLSYS_E_NOTFOUND)
+        fprintf(stderr, "no data (Debian: apt-get install dataset-fashion-mnist)\n");
+    return st;
 }
 
-/* Images and labels number first .. first + n in the order (NULL: as they lie in the file). */
-static mlsys_status batch_of(trainer *t, const images *set, const int64_t *order, int64_t first,
-                             int64_t n, mlsys_tensor *pixels, mlsys_tensor *labels) {
-    const int64_t shape[3] = {n, set->height, set->width}, area = set->height * set->width;
-    void *p, *l;
-    mlsys_status st = mlsys_tensor_create(t->cpu, MLSYS_U8, 3, shape, pixels);
-    if (st == MLSYS_OK) st = mlsys_tensor_create(t->cpu, MLSYS_I64, 1, shape, labels);
-    if (st == MLSYS_OK) st = mlsys_tensor_data(*pixels, &p, NULL);
-    if (st == MLSYS_OK) st = mlsys_tensor_data(*labels, &l, NULL);
-    for (int64_t i = 0; i < n && st == MLSYS_OK; i++) {
-        int64_t from = order ? order[first + i] : first + i;
-        memcpy((uint8_t *)p + i * area, set->pixels + from * area, (size_t)area);
-        ((int64_t *)l)[i] = set->labels[from];
-    }
+/* The first n examples of *d, shuffled: --limit. */
+static mlsys_status first_examples(trainer *t, int64_t n, mlsys_dataset *d) {
+    mlsys_tensor fields[2] = {0};
+    mlsys_dataset all = *d;
+    mlsys_config c = order_of(t, 1);
+    mlsys_status st = mlsys_dataset_batch(all, 0, n, 2, fields);
+    if (st == MLSYS_OK) st = mlsys_dataset_wrap(t->ctx, 2, fields, c, d);
+    mlsys_release(fields[0]);
+    mlsys_release(fields[1]);
+    mlsys_release(all);
+    mlsys_release(c);
+    return st;
+}
+
+/* The side of the images, which must be square. */
+static mlsys_status open_data(trainer *t, int64_t *side) {
+    mlsys_tensor one[2] = {0};
+    int64_t shape[3] = {0};
+    int limited = t->how.limit > 0;
+    mlsys_status st = open_images(t, "train", !limited, &t->train);
+    if (st == MLSYS_OK) st = open_images(t, "t10k", 0, &t->test);
+    if (st == MLSYS_OK) st = mlsys_dataset_size(t->train, &t->n_train, NULL);
+    if (st == MLSYS_OK) st = mlsys_dataset_size(t->test, &t->n_test, NULL);
+    if (limited && t->how.limit < t->n_train) t->n_train = t->how.limit;
+    if (st == MLSYS_OK && limited) st = first_examples(t, t->n_train, &t->train);
+    if (st == MLSYS_OK) st = mlsys_dataset_batch(t->train, 0, 1, 2, one);
+    if (st == MLSYS_OK) st = mlsys_tensor_shape(one[0], 3, shape, NULL);
+    mlsys_release(one[0]);
+    mlsys_release(one[1]);
+    *side = shape[1] == shape[2] ? shape[1] : -1;
     return st;
 }
 
@@ -100,12 +127,19 @@ static mlsys_status scaled_normal(trainer *t, mlsys_tensor x, int64_t n, double 
 static mlsys_status begin(trainer *t) {
     mlsys_config c = NULL;
     mlsys_graph g;
+    int64_t side = 0;
     mlsys_status st = mlsys_config_create(&c);
     if (st == MLSYS_OK && t->how.threads) st = mlsys_config_set_i64(c, "threads", t->how.threads);
     if (st == MLSYS_OK) st = mlsys_ctx_create(c, NULL, &t->ctx);
     mlsys_release(c);
     if (st == MLSYS_OK) st = mlsys_device_get(t->ctx, MLSYS_CPU, 0, &t->cpu);
     if (st == MLSYS_OK) st = mlsys_stream_create(t->cpu, NULL, &t->stream);
+    if (st == MLSYS_OK) st = open_data(t, &side);
+    if (st == MLSYS_OK && (side < 1 || !network_of(t->how.network, side, &t->net))) {
+        fprintf(stderr, "no network \"%s\" for images of %lldx%lld\n", t->how.network,
+                (long long)side, (long long)side);
+        st = mlsys_set_error(MLSYS_E_ARG, "nothing to train");
+    }
     if (st == MLSYS_OK) st = network_step(&t->net, t->ctx, &g);
     if (st == MLSYS_OK) st = compile(t, st, g, &t->step);
     if (st == MLSYS_OK) st = network_classes(&t->net, t->ctx, &g);
@@ -137,12 +171,12 @@ static void release_all(int n, mlsys_tensor *t) {
     }
 }
 
-static mlsys_status train_step(trainer *t, int64_t first, int64_t n, double rate, float *loss) {
+static mlsys_status train_step(trainer *t, int64_t position, int64_t n, double rate, float *loss) {
     const int states = 3 * t->net.n;
     const float lr = (float)rate;
     mlsys_tensor in[FIRST_PARAMETER + 3 * MAX_PARAMETERS] = {0}, out[3 * MAX_PARAMETERS + 1] = {0};
     t->count++;
-    mlsys_status st = batch_of(t, &t->train, t->order, first, n, &in[0], &in[1]);
+    mlsys_status st = mlsys_dataset_batch(t->train, position, n, 2, in);
     if (st == MLSYS_OK) st = scalar(t, MLSYS_F32, &lr, sizeof lr, &in[2]);
     if (st == MLSYS_OK) st = scalar(t, MLSYS_I64, &t->count, sizeof t->count, &in[3]);
     memcpy(in + FIRST_PARAMETER, t->state, sizeof *in * (size_t)states);
@@ -162,22 +196,25 @@ static mlsys_status accuracy(trainer *t, double *out) {
     enum { AT_ONCE = 1000 };
     int64_t classes[AT_ONCE], right = 0;
     mlsys_status st = MLSYS_OK;
-    for (int64_t first = 0; first < t->test.count && st == MLSYS_OK; first += AT_ONCE) {
-        int64_t n = t->test.count - first < AT_ONCE ? t->test.count - first : AT_ONCE;
-        mlsys_tensor in[1 + MAX_PARAMETERS] = {0}, labels = NULL, result[1] = {0};
-        st = batch_of(t, &t->test, NULL, first, n, &in[0], &labels);
+    for (int64_t first = 0; first < t->n_test && st == MLSYS_OK; first += AT_ONCE) {
+        int64_t n = t->n_test - first < AT_ONCE ? t->n_test - first : AT_ONCE;
+        mlsys_tensor in[1 + MAX_PARAMETERS] = {0}, example[2] = {0}, result[1] = {0};
+        int64_t labels[AT_ONCE];
+        st = mlsys_dataset_batch(t->test, first, n, 2, example);
+        in[0] = example[0];
         memcpy(in + 1, t->state, sizeof *in * (size_t)t->net.n);
         if (st == MLSYS_OK)
             st = mlsys_program_run(t->classes, t->stream, 1 + t->net.n, in, 1, result);
         if (st == MLSYS_OK)
             st = mlsys_tensor_read(result[0], t->stream, classes, sizeof *classes * (uint64_t)n);
+        if (st == MLSYS_OK)
+            st = mlsys_tensor_read(example[1], t->stream, labels, sizeof *labels * (uint64_t)n);
         for (int64_t i = 0; i < n && st == MLSYS_OK; i++)
-            right += classes[i] == t->test.labels[first + i];
-        mlsys_release(in[0]);
-        mlsys_release(labels);
+            right += classes[i] == labels[i];
+        release_all(2, example);
         mlsys_release(result[0]);
     }
-    *out = (double)right / (double)t->test.count;
+    *out = (double)right / (double)t->n_test;
     return st;
 }
 
@@ -188,18 +225,18 @@ static double rate_at(const trainer *t, int64_t step, int64_t steps) {
 }
 
 static mlsys_status train(trainer *t) {
-    int64_t batches = (t->train.count + t->how.batch - 1) / t->how.batch;
+    int64_t batches = (t->n_train + t->how.batch - 1) / t->how.batch;
     int64_t steps = batches * t->how.epochs;
     double start = now(), share;
     mlsys_status st = MLSYS_OK;
     for (long epoch = 0; epoch < t->how.epochs && st == MLSYS_OK; epoch++) {
         double sum = 0, begun = now();
-        shuffle(t);
         for (int64_t i = 0; i < batches && st == MLSYS_OK; i++) {
-            int64_t first = i * t->how.batch, left = t->train.count - first;
+            int64_t first = i * t->how.batch, left = t->n_train - first;
             float loss = 0;
-            st = train_step(t, first, left < t->how.batch ? left : t->how.batch,
-                            rate_at(t, t->count, steps), &loss);
+            st =
+                train_step(t, epoch * t->n_train + first, left < t->how.batch ? left : t->how.batch,
+                           rate_at(t, t->count, steps), &loss);
             sum += loss;
             if (i % 20 && i + 1 < batches) continue;
             double done = (double)t->count / (double)steps, rest = (now() - start) * (1 / done - 1);
@@ -212,7 +249,7 @@ static mlsys_status train(trainer *t) {
         fprintf(stderr, "\r%80s\r", "");
         if (st == MLSYS_OK)
             printf("epoch %ld: loss %.4f, test accuracy %.2f %%, %.0f images/s\n", epoch + 1,
-                   sum / (double)batches, 100 * share, (double)t->train.count / seconds);
+                   sum / (double)batches, 100 * share, (double)t->n_train / seconds);
         fflush(stdout);
     }
     return st;
@@ -276,22 +313,6 @@ static int parse(int argc, char **argv, options *o) {
     return o->epochs >= 1 && o->batch >= 1 && o->batch <= 4096 && o->threads >= 0 ? 1 : -1;
 }
 
-static int prepare(trainer *t) {
-    if (!images_read(&t->train, t->how.data, "train") ||
-        !images_read(&t->test, t->how.data, "t10k"))
-        return 0;
-    if (t->how.limit > 0 && t->how.limit < t->train.count) t->train.count = t->how.limit;
-    t->order = malloc(sizeof *t->order * (size_t)t->train.count);
-    for (int64_t i = 0; t->order && i < t->train.count; i++)
-        t->order[i] = i;
-    t->random = (uint64_t)t->how.seed;
-    if (t->train.height == t->train.width && network_of(t->how.network, t->train.width, &t->net))
-        return t->order != NULL;
-    fprintf(stderr, "no network \"%s\" for images of %lldx%lld\n", t->how.network,
-            (long long)t->train.height, (long long)t->train.width);
-    return 0;
-}
-
 int main(int argc, char **argv) {
     trainer t = {.how = {.network = "mlp",
                          .data = "/usr/share/datasets/fashion-mnist",
@@ -300,27 +321,23 @@ int main(int argc, char **argv) {
                          .batch = 128,
                          .seed = 1,
                          .rate = 0.001}};
-    int go = parse(argc, argv, &t.how), failed = 1;
+    int go = parse(argc, argv, &t.how);
     if (go <= 0) {
         usage();
         return go ? 2 : 0;
     }
-    if (prepare(&t)) {
-        mlsys_status st = begin(&t);
-        if (st == MLSYS_OK && t.how.trace) st = mlsys_profile_start(t.ctx, NULL);
-        if (st == MLSYS_OK) st = train(&t);
-        if (st == MLSYS_OK && t.how.trace) st = write_trace(&t);
-        if (st != MLSYS_OK) fprintf(stderr, "train: %s\n", mlsys_last_error());
-        failed = st != MLSYS_OK;
-    }
+    mlsys_status st = begin(&t);
+    if (st == MLSYS_OK && t.how.trace) st = mlsys_profile_start(t.ctx, NULL);
+    if (st == MLSYS_OK) st = train(&t);
+    if (st == MLSYS_OK && t.how.trace) st = write_trace(&t);
+    if (st != MLSYS_OK) fprintf(stderr, "train: %s\n", mlsys_last_error());
     release_all(3 * MAX_PARAMETERS, t.state);
+    mlsys_release(t.train);
+    mlsys_release(t.test);
     mlsys_release(t.step);
     mlsys_release(t.classes);
     mlsys_release(t.stream);
     mlsys_release(t.cpu);
     mlsys_release(t.ctx);
-    images_free(&t.train);
-    images_free(&t.test);
-    free(t.order);
-    return failed;
+    return st != MLSYS_OK;
 }

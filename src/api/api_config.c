@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "run/program.h"
 #include "train/trainer.h"
+#include "train/dataset.h"
 
 static mlsys_status set(mlsys_config config, const char *what, const char *key,
                         const mlsi_config_entry *value) {
@@ -79,6 +80,7 @@ static const struct {
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
+    {"dataset", mlsi_dataset_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
     {"trainer", mlsi_trainer_config_keys},
     {"gradient", mlsi_gradient_config_keys},

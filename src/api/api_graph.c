@@ -32,16 +32,14 @@ mlsys_status mlsi_graph_create(mlsi_ctx *ctx, mlsys_graph *out, mlsi_graph **obj
     return MLSYS_OK;
 }
 
-static mlsys_value public_value(const mlsi_graph *g, int32_t v) {
-    return (int64_t)g->serial << 32 | (int64_t)(v + 1);
+static mlsys_value public_value(mlsi_graph *g, int32_t v) {
+    const mlsi_graph_call c = {g, g, 0};
+    return mlsi_graph_call_value(&c, v);
 }
 
-static mlsys_status own_value(const mlsi_graph *g, mlsys_value v, const char *what, int32_t *out) {
-    int64_t n = (v & 0xffffffff) - 1;
-    if (v <= 0 || (uint32_t)(v >> 32) != g->serial || n < 0 || n >= g->funcs[0].n_values)
-        return mlsi_fail(MLSYS_E_ARG, "%s: %lld is not a value of this graph", what, (long long)v);
-    *out = (int32_t)n;
-    return MLSYS_OK;
+static mlsys_status own_value(mlsi_graph *g, mlsys_value v, const char *what, int32_t *out) {
+    const mlsi_graph_call c = {g, g, 0};
+    return mlsi_graph_call_own(&c, v, what, out);
 }
 
 mlsys_status mlsys_graph_create(mlsys_ctx ctx, mlsys_graph *out) {
@@ -66,11 +64,11 @@ mlsys_status mlsys_graph_symbol(mlsys_graph graph, const char *name, int64_t min
 
 mlsys_status mlsys_graph_dim(mlsys_graph graph, int32_t op, mlsys_dim a, mlsys_dim b,
                              mlsys_dim *out) {
-    mlsi_graph *g;
+    mlsi_graph_call c;
     API_NOT_NULL(out, "graph_dim: out");
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_dim: g", &g));
-    mlsys_status st = mlsi_dim_op(&g->symbols, op, a, b, out);
-    mlsi_unpin_exclusive(g);
+    MLSI_TRY(mlsi_graph_call_begin(graph, "graph_dim: g", &c));
+    mlsys_status st = mlsi_dim_op(&c.graph->symbols, op, a, b, out);
+    mlsi_graph_call_end(&c);
     return st;
 }
 
@@ -108,20 +106,20 @@ mlsys_status mlsys_graph_donate(mlsys_graph graph, mlsys_value input) {
 }
 
 mlsys_status mlsys_graph_const(mlsys_graph graph, mlsys_tensor tensor, mlsys_value *out) {
-    mlsi_graph *g;
+    mlsi_graph_call c;
     mlsi_tensor *t;
     int32_t v;
     API_NOT_NULL(out, "graph_const: out");
     *out = 0;
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_const: g", &g));
+    MLSI_TRY(mlsi_graph_call_begin(graph, "graph_const: g", &c));
     mlsys_status st = mlsi_pin(tensor, MLSYS_KIND_TENSOR, "graph_const: t", &t);
     if (st == MLSYS_OK) {
-        st = mlsi_api_same_ctx(&g->object, &t->object, "graph_const: t");
-        if (st == MLSYS_OK) st = mlsi_build_const(g, 0, t, &v);
-        if (st == MLSYS_OK) *out = public_value(g, v);
+        st = mlsi_api_same_ctx(&c.named->object, &t->object, "graph_const: t");
+        if (st == MLSYS_OK) st = mlsi_build_const(c.graph, c.func, t, &v);
+        if (st == MLSYS_OK) *out = mlsi_graph_call_value(&c, v);
         mlsi_unpin(t);
     }
-    mlsi_unpin_exclusive(g);
+    mlsi_graph_call_end(&c);
     return st;
 }
 
@@ -190,35 +188,41 @@ static mlsys_status check_counts(const char *what, int32_t n_in, const void *in,
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_graph_own_values(const mlsi_graph *g, int32_t n, const mlsys_value *in,
-                                   const char *what, int32_t *out) {
+static mlsys_status own_values(const mlsi_graph_call *c, int32_t n, const mlsys_value *in,
+                               const char *what, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = -1;
-        if (in[i] && own_value(g, in[i], what, &out[i]) != MLSYS_OK)
+        if (in[i] && mlsi_graph_call_own(c, in[i], what, &out[i]) != MLSYS_OK)
             return mlsi_fail_in(MLSYS_E_ARG, "operand %d", i);
     }
     return MLSYS_OK;
 }
 
+mlsys_status mlsi_graph_own_values(mlsi_graph *g, int32_t n, const mlsys_value *in,
+                                   const char *what, int32_t *out) {
+    return own_values(&(mlsi_graph_call){g, g, 0}, n, in, what, out);
+}
+
 mlsys_status mlsys_graph_op(mlsys_graph graph, const char *op, int32_t n_in, const mlsys_value *in,
                             mlsys_config attrs, int32_t n_out, mlsys_value *out) {
     API_COMPUTES;
-    mlsi_graph *g = NULL;
+    mlsi_graph_call call = {0};
     mlsi_config *c = NULL;
     int32_t values[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
     API_NOT_NULL(op, "graph_op: op");
     MLSI_TRY(check_counts("graph_op", n_in, in, n_out, out));
-    mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_op: g", &g);
-    if (st == MLSYS_OK) st = mlsi_graph_own_values(g, n_in, in, op, values);
+    mlsys_status st = mlsi_graph_call_begin(graph, "graph_op: g", &call);
+    if (st == MLSYS_OK) st = own_values(&call, n_in, in, op, values);
     for (int i = 0; i < n_out; i++)
         out[i] = 0; /* now: in and out may be one array */
     if (st == MLSYS_OK && attrs)
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "graph_op: attrs", &c);
-    if (st == MLSYS_OK) st = mlsi_graph_add_op(g, 0, op, c, n_in, values, n_out, results);
+    if (st == MLSYS_OK)
+        st = mlsi_graph_add_op(call.graph, call.func, op, c, n_in, values, n_out, results);
     for (int i = 0; i < n_out && st == MLSYS_OK; i++)
-        out[i] = public_value(g, results[i]);
+        out[i] = mlsi_graph_call_value(&call, results[i]);
     mlsi_unpin_exclusive(c);
-    mlsi_unpin_exclusive(g);
+    mlsi_graph_call_end(&call);
     return st;
 }
 
@@ -249,7 +253,7 @@ mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_grap
     if (op == MLSI_OP_CALL && g2)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: g2 is given, but call takes one function");
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g);
-    if (st == MLSYS_OK) st = mlsi_graph_own_values(g, n_in, in, kind, values);
+    if (st == MLSYS_OK) st = own_values(&(mlsi_graph_call){g, g, 0}, n_in, in, kind, values);
     for (int i = 0; i < n_out; i++)
         out[i] = 0;
     int64_t before = g ? g->n_funcs : 0;
@@ -276,12 +280,12 @@ mlsys_status mlsys_graph_output(mlsys_graph graph, const char *name, mlsys_value
 
 mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dtype, int32_t cap,
                               mlsys_dim *shape, int32_t *ndim) {
-    mlsi_graph *g;
+    mlsi_graph_call c;
     int32_t value;
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_type: g", &g));
-    mlsys_status st = own_value(g, v, "graph_type: v", &value);
+    MLSI_TRY(mlsi_graph_call_begin(graph, "graph_type: g", &c));
+    mlsys_status st = mlsi_graph_call_own(&c, v, "graph_type: v", &value);
     if (st == MLSYS_OK) {
-        const mlsi_type *t = mlsi_type_of(g, 0, value);
+        const mlsi_type *t = mlsi_type_of(c.graph, c.func, value);
         if (dtype) *dtype = t->dtype;
         if (ndim) *ndim = t->rank;
         if (cap < 0 || (cap && !shape))
@@ -292,7 +296,7 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
         else if (shape)
             memcpy(shape, t->dims, sizeof *shape * (size_t)t->rank);
     }
-    mlsi_unpin_exclusive(g);
+    mlsi_graph_call_end(&c);
     return st;
 }
 

@@ -168,6 +168,7 @@ static mlsys_status add_custom(mlsi_ctx *c, const mlsys_opdef *d) {
     }
     op->def = *d;
     op->def.name = op->name;
+    if (d->gradient) op->vjp = mlsi_custom_vjp;
     op->next = atomic_load(&c->custom_ops);
     atomic_store(&c->custom_ops, op);
     return MLSYS_OK;

@@ -27,7 +27,7 @@ static mlsys_status pin_all(const mlsi_object *owner, const char *what, int32_t 
     return MLSYS_OK;
 }
 
-static mlsys_status own_values(const mlsi_graph *g, mlsys_value loss, int32_t n,
+static mlsys_status own_values(mlsi_graph *g, mlsys_value loss, int32_t n,
                                const mlsys_value *params, int32_t *l, int32_t *p) {
     MLSI_TRY(mlsi_graph_own_values(g, 1, &loss, "trainer_create: loss", l));
     MLSI_TRY(mlsi_graph_own_values(g, n, params, "trainer_create: params", p));
@@ -38,9 +38,9 @@ static mlsys_status own_values(const mlsi_graph *g, mlsys_value loss, int32_t n,
                  : mlsi_fail(MLSYS_E_ARG, "trainer_create: loss or a parameter is 0, no value");
 }
 
-static mlsys_status create(const mlsi_graph *g, mlsys_value loss, int32_t n,
-                           const mlsys_value *params, const mlsys_tensor *initial, mlsi_stream *s,
-                           const mlsi_config *c, mlsys_trainer *out) {
+static mlsys_status create(mlsi_graph *g, mlsys_value loss, int32_t n, const mlsys_value *params,
+                           const mlsys_tensor *initial, mlsi_stream *s, const mlsi_config *c,
+                           mlsys_trainer *out) {
     mlsi_tensor *tensors[MAX_PARAMETERS];
     int32_t values[MAX_PARAMETERS], l;
     MLSI_TRY(mlsi_api_same_ctx(&g->object, &s->object, "trainer_create: stream"));

@@ -104,6 +104,15 @@ static int32_t alive_of(const tape *t, const mlsi_node *node, const mlsi_vjp *v,
     return same ? alive : -1;
 }
 
+static mlsys_status apply_custom(const mlsi_node *node, mlsi_vjp *v) {
+    const mlsi_attr_custom *custom = node->attrs;
+    mlsi_custom_use use = v->graph->customs[custom->op_index]; /* rules append to the array */
+    if (use.op->vjp) return use.op->vjp(use.op, use.attrs, v);
+    return mlsi_fail(MLSYS_E_UNSUPPORTED,
+                     "gradient: %s cannot be differentiated: a custom op without a gradient",
+                     use.op->name);
+}
+
 static mlsys_status apply_rule(const mlsi_node *node, mlsi_vjp *v) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
     if (def->traits & MLSI_TRAIT_CONTROL && node->op != MLSI_OP_CUSTOM)
@@ -112,10 +121,9 @@ static mlsys_status apply_rule(const mlsi_node *node, mlsi_vjp *v) {
     if (def->vjp) return def->vjp(v);
     v->through_decomposition = def->decompose != NULL;
     if (v->through_decomposition) return MLSYS_OK;
-    const mlsi_attr_custom *custom = node->op == MLSI_OP_CUSTOM ? node->attrs : NULL;
+    if (node->op == MLSI_OP_CUSTOM) return apply_custom(node, v);
     return mlsi_fail(MLSYS_E_UNSUPPORTED, "gradient: %s cannot be differentiated",
-                     custom ? v->graph->customs[custom->op_index].op->name
-                            : mlsi_op_name(node->op));
+                     mlsi_op_name(node->op));
 }
 
 /* Forward values that the rule of a node needs are there again. */

@@ -270,3 +270,17 @@ MLSI_FAULT_ROW(CHECKPOINT_MERGED, "src/autodiff/checkpoint.c", "e2e/check_checkp
                "copies read without a barrier and are merged with their originals")
 MLSI_FAULT_ROW(CHECKPOINT_WRONG, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
                "a segment is computed again from another kept value of the same type")
+MLSI_FAULT_ROW(SHUFFLE_BIJECTION, "src/train/shuffle.c", "unit/check_dataset",
+               "some examples come twice in an epoch, and others not at all")
+MLSI_FAULT_ROW(SHUFFLE_EPOCH, "src/train/shuffle.c", "unit/check_dataset",
+               "every epoch has the order of the first")
+MLSI_FAULT_ROW(IDX_SIZE, "src/train/dataset_idx.c", "fuzz/replay_dataset",
+               "an IDX file's extents are not compared with its size")
+MLSI_FAULT_ROW(GZIP_BOMB, "src/train/dataset_file.c", "unit/check_dataset_files",
+               "memory is taken for whatever a gzip trailer says")
+MLSI_FAULT_ROW(CSV_ROUNDING, "src/train/dataset_csv.c", "unit/check_dataset_files",
+               "numbers are rounded to f64 on their way to f32")
+MLSI_FAULT_ROW(TOKENS_TARGET, "src/train/dataset_tokens.c", "unit/check_dataset_files",
+               "the target of a token is the token itself")
+MLSI_FAULT_ROW(CUSTOM_GRADIENT_TYPE, "src/api/api_gradient_rule.c", "unit/check_custom_gradient",
+               "the types of what a user's gradient rule gives are not checked there")

@@ -3,7 +3,7 @@
 #define MLSI_MODEL_H
 
 #include "core/tensor.h"
-#include "model/file_bytes.h"
+#include "core/file_bytes.h"
 #include "model/gguf.h"
 
 typedef struct mlsi_model {

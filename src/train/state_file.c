@@ -2,7 +2,7 @@
 
 #include "core/faults.h"
 #include "core/sha256.h"
-#include "model/file_bytes.h"
+#include "core/file_bytes.h"
 #include "model/safetensors.h"
 
 #include <string.h>

@@ -76,8 +76,18 @@ typedef struct mlsi_custom_use { /* one custom op node's identity */
     mlsi_config *attrs; /* a copy, pinned and with a user reference of its own; NULL = none */
 } mlsi_custom_use;
 
+/* Makes an empty graph a window on a function of another one, for one thread and a few calls (api/api_custom.c):
+ * a gradient rule of the user builds through it while the other graph is in use. */
+typedef struct mlsi_graph_window {
+    _Atomic(const void *) thread; /* whose calls pass through; NULL: no window, an ordinary graph */
+    struct mlsi_graph *graph;     /* read by that thread only, like the rest */
+    int32_t func;
+    bool in_call;
+} mlsi_graph_window;
+
 typedef struct mlsi_graph {
     mlsi_object object;
+    mlsi_graph_window window;
     mlsi_alloc *alloc;
     mlsi_ctx *ctx;
     uint32_t serial; /* upper half of public values */
