@@ -1,6 +1,7 @@
 /* Computing forward values again in the backward pass: the same bits, the memory that was predicted, and less of
  * it. Networks of residual layers with dropout; activations are what a run holds besides its inputs and outputs:
  * the stream's scratch, which is the predicted peak less the outputs. */
+#include "autodiff/reverse.h"
 #include "support/program_case.h"
 
 #include <stdio.h>
@@ -236,6 +237,31 @@ enum { N_PLANS = sizeof small_plans / sizeof small_plans[0] };
 static const char *const modes[] = {"numerics=exact", "numerics=stable", "numerics=fast",
                                     "passes_off=simplify,fold,cse", "plan=0"};
 
+/* The gradients of the last floats of a random graph by its float inputs become its outputs; false when it has none. */
+static bool random_gradient(mlsi_graph *g, const policy *p) {
+    mlsi_config *config;
+    mlsi_checkpoint c;
+    const mlsi_func *f = &g->funcs[0];
+    int32_t y[3], x[3], dx[3], n_y = 0, n_x = 0;
+    for (int32_t v = (int32_t)f->n_values - 1; v >= 0 && n_y < 3; v--)
+        if (f->values[v].kind == MLSI_VALUE_NODE && mlsi_dtype_is_float(f->values[v].type.dtype))
+            y[n_y++] = v;
+    if (!n_y) return false;
+    for (int64_t i = 0; i < f->n_inputs; i++)
+        if (mlsi_dtype_is_float(f->values[f->inputs[i]].type.dtype)) x[n_x++] = f->inputs[i];
+    mlsys_config handle = config_of(p);
+    OK(mlsi_pin(handle, MLSYS_KIND_CONFIG, "config", &config));
+    OK(mlsi_checkpoint_read(config, &c));
+    mlsys_status st = mlsi_gradient_keeping(g, 0, &c, n_y, y, NULL, n_x, x, dx);
+    if (st != MLSYS_OK) pc_expect(st, MLSYS_E_UNSUPPORTED, "");
+    mlsi_unpin(config);
+    OK(mlsys_release(handle));
+    g->funcs[0].n_outputs = 0;
+    for (int32_t j = 0; st == MLSYS_OK && j < n_x; j++)
+        if (dx[j] >= 0) OK(mlsi_build_output(g, 0, NULL, dx[j]));
+    return g->funcs[0].n_outputs > 0;
+}
+
 /* Every policy, in every mode, gives the bits of no policy, and takes the memory that was predicted. */
 START_TEST(the_same_bits) {
     const plan *p = &small_plans[_i];
@@ -255,6 +281,45 @@ START_TEST(the_same_bits) {
         }
         free_result(&want);
     }
+}
+END_TEST
+
+/* Graphs of all ops, with symbols and control flow, and all kinds of values. */
+START_TEST(random_graphs) {
+    printf("seeds 1 to 400\n");
+    int compared = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        const policy *c[2] = {&none, &policies[seed % N_POLICIES]};
+        mlsys_tensor out[2][3] = {{0}};
+        int n_out[2] = {0};
+        for (int k = 0; k < 2; k++) {
+            kc_rng r = kc_seed(seed);
+            mlsi_graph g;
+            rg_options o = {
+                .nodes = 25, .inputs = 3, .outputs = 3, .symbols = seed & 1, .control = seed & 2};
+            OK(mlsi_graph_init(&g, pc.ctx));
+            rg_graph(&r, &g, pc.device, &o);
+            if (random_gradient(&g, c[k])) {
+                mlsys_tensor in[3];
+                mlsys_program p = pc_compile_inside(&pc, &g, "");
+                rg_inputs(&r, &g, pc.device_handle, rg_bind(&r), in);
+                n_out[k] = (int)g.funcs[0].n_outputs;
+                OK(mlsys_program_run(p, pc.stream, 3, in, n_out[k], out[k]));
+                pc_release(3, in);
+                OK(mlsys_release(p));
+            }
+            mlsi_graph_free(&g);
+        }
+        ck_assert_int_eq(n_out[0], n_out[1]);
+        for (int i = 0; i < n_out[0]; i++)
+            ck_assert_msg(rg_difference(out[0][i], out[1][i]) < 0, "seed %llu, output %d",
+                          (unsigned long long)seed, i);
+        compared += n_out[0];
+        pc_release(n_out[0], out[0]);
+        pc_release(n_out[1], out[1]);
+    }
+    printf("%d gradients\n", compared);
+    ck_assert_int_gt(compared, 30);
 }
 END_TEST
 
@@ -350,6 +415,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, the_same_bits, 0, N_PLANS);
+    tcase_add_test(tc, random_graphs);
     tcase_add_loop_test(tc, sqrt_cuts_activations, 0, 4);
     tcase_add_test(tc, a_budget_is_kept);
     tcase_add_test(tc, what_may_all_be_kept);
