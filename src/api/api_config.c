@@ -76,6 +76,8 @@ static const struct {
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
+    {"model_adapt", mlsi_model_adapt_config_keys},
+    {"model_save", mlsi_model_save_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
 };
 
