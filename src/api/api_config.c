@@ -81,6 +81,8 @@ static const struct {
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
     {"dataset", mlsi_dataset_config_keys},
+    {"model_adapt", mlsi_model_adapt_config_keys},
+    {"model_save", mlsi_model_save_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
     {"trainer", mlsi_trainer_config_keys},
     {"gradient", mlsi_gradient_config_keys},

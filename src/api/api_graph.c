@@ -300,6 +300,29 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
     return st;
 }
 
+mlsys_status mlsys_graph_find(mlsys_graph graph, const char *name, mlsys_value *out) {
+    mlsi_graph *g;
+    int32_t found = -1;
+    API_NOT_NULL(name, "graph_find: name");
+    API_NOT_NULL(out, "graph_find: out");
+    *out = 0;
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_find: g", &g));
+    const mlsi_func *f = &g->funcs[0];
+    for (int64_t i = 0; i < f->n_inputs && found < 0; i++) {
+        const char *have = f->values[f->inputs[i]].name;
+        if (have && !strcmp(have, name)) found = f->inputs[i];
+    }
+    for (int64_t i = 0; i < f->n_outputs && found < 0; i++)
+        if (f->outputs[i].name && !strcmp(f->outputs[i].name, name)) found = f->outputs[i].value;
+    mlsys_status st = MLSYS_OK;
+    if (found < 0)
+        st = mlsi_fail(MLSYS_E_NOTFOUND, "graph_find: no input or output \"%.96s\"", name);
+    else
+        *out = public_value(g, found);
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
 /* y, seeds, x and dx one behind the other in v. */
 static mlsys_status gradient(mlsi_graph *g, const mlsi_checkpoint *c, int32_t n_y,
                              const mlsys_value *y, const mlsys_value *seeds, int32_t n_x,

@@ -1,5 +1,7 @@
 #include "model/file_write.h"
 
+#include "core/faults.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -123,6 +125,6 @@ mlsys_status mlsi_file_write_commit(mlsi_file_writer *w) {
 void mlsi_file_write_abort(mlsi_file_writer *w) {
     if (!w) return;
     if (w->fd >= 0) close(w->fd);
-    unlink(w->temporary);
+    if (!mlsi_fault(MLSI_FAULT_SAVE_IN_PLACE)) unlink(w->temporary);
     free_writer(w);
 }

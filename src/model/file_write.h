@@ -12,7 +12,8 @@ typedef struct mlsi_file_writer mlsi_file_writer;
 mlsys_status mlsi_file_write_begin(mlsi_alloc *a, const char *path, mlsi_file_writer **out);
 /* Append. After a failure only abort is left to call. */
 mlsys_status mlsi_file_write(mlsi_file_writer *w, const void *data, uint64_t bytes);
-/* Sync, rename over path, sync the folder. Ends the writer; on failure path is as it was. */
+/* Sync, rename over path, sync the folder. Ends the writer; on failure path is as it was, unless only the
+ * folder's sync failed: then it is the new file, which a power cut may still undo. */
 mlsys_status mlsi_file_write_commit(mlsi_file_writer *w);
 /* Remove what was written and end the writer; NULL accepted. */
 void mlsi_file_write_abort(mlsi_file_writer *w);
