@@ -387,5 +387,60 @@ OP_CASE(attention, "F", "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]", "lse=true", 2)
 OP_CASE(attention, "F", "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]", "", 1)
 OP_CASE(attention, "", "f32[1,3,4,8]:small; f16[1,70,2,8]:small; f16[1,70,2,8]:small",
         "causal=bottom_right", 1)
+OP_CASE(attention_grad, "G",
+        "T[1,3,2,8]:small; T[1,5,2,8]:small; T[1,5,2,8]:small; _; _; T[1,3,2,8]:small; "
+        "f32[1,2,3]:small; T[1,3,2,8]:small",
+        "", 3)
+OP_CASE(attention_grad, "G",
+        "T[2,4,4,5]:small; T[2,67,2,5]:small; T[2,67,2,3]:small; _; _; T[2,4,4,3]:small; "
+        "f32[2,4,4]:small; T[2,4,4,3]:small; f32[2,4,4]:small",
+        "causal=bottom_right", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,5,2,4]:small; T[1,5,1,4]:small; T[1,5,1,4]:small; _; _; T[1,5,2,4]:small; "
+        "f32[1,2,5]:small; T[1,5,2,4]:small",
+        "causal=top_left, window=2", 3)
+OP_CASE(attention_grad, "G",
+        "T[2,3,2,4]:small; T[2,7,2,4]:small; T[2,7,2,4]:small; bool[2,1,3,7]; i64[2]:below(7); "
+        "T[2,3,2,4]:small; f32[2,2,3]:small; T[2,3,2,4]:small; f32[2,2,3]:small",
+        "softcap=5, scale=0.7", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,3,2,4]:small; T[1,7,1,4]:small; T[1,7,1,4]:small; T[3,7]:row; _; T[1,3,2,4]:small; "
+        "f32[1,2,3]:small; T[1,3,2,4]:small",
+        "", 3)
+OP_CASE(attention_grad, "",
+        "f64[1,3,2,8]:small; f64[1,5,2,8]:small; f64[1,5,2,8]:small; _; _; f64[1,3,2,8]:small; "
+        "f64[1,2,3]:small; f64[1,3,2,8]:small",
+        "", 3)
+OP_CASE(attention_grad, "",
+        "f64[2,4,4,5]:small; f64[2,67,2,5]:small; f64[2,67,2,3]:small; _; _; f64[2,4,4,3]:small; "
+        "f64[2,4,4]:small; f64[2,4,4,3]:small; f64[2,4,4]:small",
+        "causal=bottom_right", 3)
+OP_CASE(attention_grad, "",
+        "f64[1,5,2,4]:small; f64[1,5,1,4]:small; f64[1,5,1,4]:small; _; _; f64[1,5,2,4]:small; "
+        "f64[1,2,5]:small; f64[1,5,2,4]:small",
+        "causal=top_left, window=2", 3)
+OP_CASE(
+    attention_grad, "",
+    "f64[2,3,2,4]:small; f64[2,7,2,4]:small; f64[2,7,2,4]:small; bool[2,1,3,7]; i64[2]:below(7); "
+    "f64[2,3,2,4]:small; f64[2,2,3]:small; f64[2,3,2,4]:small; f64[2,2,3]:small",
+    "softcap=5, scale=0.7", 3)
+OP_CASE(attention_grad, "",
+        "f64[1,3,2,4]:small; f64[1,7,1,4]:small; f64[1,7,1,4]:small; f64[3,7]:row; _; "
+        "f64[1,3,2,4]:small; f64[1,2,3]:small; f64[1,3,2,4]:small",
+        "", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,2,1,4]; T[1,3,1,4]; T[1,3,1,4]; _; _; T[1,2,1,4]; f32[1,1,2]; T[1,2,1,4]", "", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]; _; _; T[1,2,1,4]; f32[1,1,2]; T[1,2,1,4]", "", 3)
+OP_CASE(attention_grad, "G",
+        "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]; _; _; T[0,2,1,4]; f32[0,1,2]; T[0,2,1,4]", "", 3)
+OP_CASE(attention_grad, "",
+        "f32[1,150,2,8]:small; f32[1,70,1,8]:small; f32[1,70,1,8]:small; _; _; "
+        "f32[1,150,2,8]:small; f32[1,2,150]:small; f32[1,150,2,8]:small",
+        "causal=bottom_right", 3)
+OP_CASE(attention_grad, "",
+        "f32[1,3,4,8]:small; f16[1,70,2,8]:small; f16[1,70,2,8]:small; _; i32[1]:below(70); "
+        "f32[1,3,4,8]:small; f32[1,4,3]:small; f32[1,3,4,8]:small",
+        "causal=bottom_right", 3)
 
 #undef OP_CASE

@@ -323,6 +323,18 @@ OP_BAD(attention, "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,8]", "window=-1", 1, ML
        "window: -1 is negative")
 OP_BAD(attention, "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,8]", "causal=yes", 1, MLSYS_E_ARG,
        "not one of none, top_left, bottom_right")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,6]; _; _; f32[1,3,2,8]; f32[1,2,3]; f32[1,3,2,6]", "",
+       3, MLSYS_E_SHAPE, "attention_grad: operand 5 (o)")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,6]; _; _; f32[1,3,2,6]; f32[1,3,2]; f32[1,3,2,6]", "",
+       3, MLSYS_E_SHAPE, "attention_grad: operand 6 (lse)")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,6]; _; _; f32[1,3,2,6]; f32[1,2,3]; f16[1,3,2,6]", "",
+       3, MLSYS_E_DTYPE, "attention_grad: operand 7 (do)")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,7]; f32[1,5,2,6]; _; _; f32[1,3,2,6]; f32[1,2,3]; f32[1,3,2,6]", "",
+       3, MLSYS_E_SHAPE, "attention_grad: operand 1 (k)")
 
 /* ---- control ------------------------------------------------------------------------------- */
 OP_BAD(call, "f32[3]", "fn1=0", 1, MLSYS_E_ARG, "call: attribute fn1: function 0 outside [1,1)")

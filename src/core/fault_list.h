@@ -175,6 +175,14 @@ MLSI_FAULT_ROW(SAMPLER_TAIL, "src/engine/sampler.c", "unit/check_sampler",
                "the end of a nucleus is found by a sum in any order")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_LIMIT, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
                "a causal query sees one key more than it may")
+MLSI_FAULT_ROW(KERNEL_ATTENTION_GRAD_LIMIT, "src/cpu/kernels/attention_grad.c",
+               "unit/check_kernel_attention_grad",
+               "attention backwards: a query sees one key too many")
+MLSI_FAULT_ROW(KERNEL_ATTENTION_GRAD_SLOT, "src/cpu/kernels/attention_grad.c",
+               "unit/check_kernel_attention_grad",
+               "attention backwards: dv lacks all segments of rows but the first")
+MLSI_FAULT_ROW(CSE_TWIN, "src/ir/passes/cse.c", "unit/check_gradient",
+               "attention and its twin with a log-sum-exp are computed twice")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_MERGE, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
                "segments merge by a product and a sum instead of a fused one")
 MLSI_FAULT_ROW(PLAN_OVERLAP, "src/run/plan.c", "unit/check_plan",

@@ -125,6 +125,7 @@ MLSI_OP(RMS_NORM, rms_norm, norm)
 MLSI_OP(CROSS_ENTROPY, cross_entropy, norm)
 MLSI_OP(ROPE, rope, attention)
 MLSI_OP(ATTENTION, attention, attention)
+MLSI_OP(ATTENTION_GRAD, attention_grad, attention)
 
 /* one step of an optimiser */
 MLSI_OP(SGD_STEP, sgd_step, optimizer)

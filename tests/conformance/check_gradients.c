@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ARGS = 16, MAX_PROBES = 12 };
+enum { MAX_ARGS = 32, MAX_PROBES = 12 };
 static const double tolerance = 1e-6;
 
 /* A scalar function of its inputs: the outputs of a graph, weighed and added. */

@@ -159,6 +159,75 @@ START_TEST(a_deep_chain) {
 }
 END_TEST
 
+/* ---- attention ----------------------------------------------------------------------------- */
+
+static mlsys_graph attention_step(int64_t l, mlsys_value *in, mlsys_value *grads) {
+    const int64_t qs[4] = {1, l, 2, 16}, ks[4] = {1, l, 1, 16};
+    mlsys_graph g;
+    mlsys_config c;
+    mlsys_value o;
+    OK(mlsys_graph_create(pc.ctx_handle, &g));
+    in[0] = input(g, "q", MLSYS_F32, 4, qs);
+    in[1] = input(g, "k", MLSYS_F32, 4, ks);
+    in[2] = input(g, "v", MLSYS_F32, 4, ks);
+    OK(mlsys_config_create(&c));
+    OK(mlsys_config_set_str(c, "causal", "top_left"));
+    OK(mlsys_graph_op(g, "attention", 3, in, c, 1, &o));
+    OK(mlsys_release(c));
+    mlsys_value y = OP2(g, "mul", o, o);
+    OK(mlsys_graph_output(g, "y", y));
+    OK(mlsys_graph_gradient(g, 1, &y, NULL, 3, in, NULL, grads));
+    for (int i = 0; i < 3; i++)
+        OK(mlsys_graph_output(g, NULL, grads[i]));
+    return g;
+}
+
+static int count(const char *text, const char *word) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, word)) != NULL; p++)
+        n++;
+    return n;
+}
+
+/* One attention, whose log-sum-exp the backward op takes, and no buffer of all scores. */
+START_TEST(attention_goes_back_without_its_scores) {
+    mlsys_value x[3], d[3];
+    mlsys_graph g = attention_step(2048, x, d);
+    mlsys_program p = pc_compile(&pc, g, "");
+    mlsys_cost cost = {.size = sizeof cost};
+    char *text = malloc(1 << 16);
+    ck_assert_ptr_nonnull(text);
+    OK(mlsys_program_cost(p, 0, NULL, NULL, &cost));
+    OK(mlsys_program_dump(p, MLSYS_DUMP_KERNELS, text, 1 << 16, NULL));
+    ck_assert_msg(count(text, "attention_online") == 1, "%s", text);
+    ck_assert_msg(count(text, "attention_grad_tiles") == 1, "%s", text);
+    ck_assert_msg(cost.peak_bytes < 2048 * 2048 * 4, "%llu bytes of peak memory",
+                  (unsigned long long)cost.peak_bytes);
+    free(text);
+    OK(mlsys_release(p));
+    OK(mlsys_release(g));
+}
+END_TEST
+
+/* The program's bits are the interpreter's, also of the gradient's gradient and with every pass off. */
+START_TEST(attention_gradients_in_programs) {
+    static const char *const settings[] = {"numerics=exact", "passes_off=cse", ""};
+    const int64_t qs[4] = {1, 20, 2, 16}, ks[4] = {1, 20, 1, 16};
+    mlsys_value x[3], d[3], dd;
+    mlsys_graph g = attention_step(20, x, d);
+    OK(mlsys_graph_gradient(g, 1, &d[1], NULL, 1, x, NULL, &dd));
+    OK(mlsys_graph_output(g, NULL, dd));
+    kc_rng r = kc_seed(17);
+    mlsys_tensor in[3] = {pc_random(&pc, &r, MLSYS_F32, 4, qs),
+                          pc_random(&pc, &r, MLSYS_F32, 4, ks),
+                          pc_random(&pc, &r, MLSYS_F32, 4, ks)};
+    for (int i = 0; i < 3; i++)
+        pc_compare(&pc, g, settings[i], 3, in, 5);
+    pc_release(3, in);
+    OK(mlsys_release(g));
+}
+END_TEST
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 START_TEST(what_is_refused) {
@@ -259,6 +328,8 @@ int main(void) {
     tcase_add_test(tc, one_program_for_every_batch);
     tcase_add_test(tc, structural_zeros_and_seeds);
     tcase_add_test(tc, a_deep_chain);
+    tcase_add_test(tc, attention_goes_back_without_its_scores);
+    tcase_add_test(tc, attention_gradients_in_programs);
     tcase_add_test(tc, what_is_refused);
     tcase_add_test(tc, an_op_without_a_gradient);
     tcase_add_test(tc, gradients_are_checked);
