@@ -114,7 +114,7 @@ OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults bench bench-llm bench-bins examples demo \
+.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-llm bench-bins examples demo \
         format format-check lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -219,6 +219,12 @@ check-peer: lib examples $(PEER_BIN) ## compare with independent implementations
 	@tools/check_peer.sh $(OUT) $(PEER_BIN)
 check-faults: ## plant each listed defect in turn: its test must fail
 	@tests/faults.sh
+# What tools/mutate_gradients.py links its mutants with; in a folder of its own.
+MUTANTS_BUILD ?= build-mutants
+MUTANT_SUITES := conformance/check_gradients unit/check_gradient unit/check_gradient_values
+check-mutants: ## share of small wrong changes of gradient rules that the suites notice: ARGS="--count 200 --seed 1"
+	@$(MAKE) BUILD=$(MUTANTS_BUILD) CONFIG=release $(MUTANT_SUITES:%=$(MUTANTS_BUILD)/release/tests/%)
+	@BUILD=$(MUTANTS_BUILD) $(PYTHON) tools/mutate_gradients.py $(ARGS)
 fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
 	$(MAKE) CONFIG=fuzz CC=clang fuzz-bins
 	@tools/run_fuzz.sh $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC)

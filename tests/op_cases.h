@@ -246,6 +246,7 @@ OP_CASE(pool, "F", "T[2,3,6,5]:finite", "kernel=[2,2], strides=[2,2]", 1)
 OP_CASE(pool, "F", "T[1,2,7,9]:finite", "kernel=[2,3], strides=[2,3], pads=[1,1,0,2]", 1)
 OP_CASE(pool, "F", "T[2,2,8]:finite",
         "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
+OP_CASE(pool, "F", "T[1,2,11]:finite", "kernel=[3], dilations=[3], strides=[2], pads=[1,3]", 1)
 OP_CASE(pool, "F", "T[1,0,4]", "kind=sum, kernel=[2]", 1)
 
 /* ---- optimisers ---------------------------------------------------------------------------- */

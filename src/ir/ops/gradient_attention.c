@@ -75,15 +75,13 @@ static int32_t per_row(attention_vjp *x, int32_t t, bool heads_last) {
 /* A mask, broadcastable to [B, H, Lq, Lk], as one to [B, Hkv, Lq, G, Lk]. */
 static int32_t spread_mask(attention_vjp *x, int32_t mask) {
     static const int64_t perm[5] = {0, 1, 3, 2, 4};
-    int64_t dims[5] = {1, 1, 1, 1, 1};
     if (x->e.st != MLSYS_OK) return mask;
     mlsi_type t = *mlsi_emit_type(&x->e, mask);
     int64_t full[4] = {1, 1, 1, 1};
     for (int d = 0; d < t.rank; d++)
         full[4 - t.rank + d] = t.dims[d];
-    dims[0] = full[0], dims[3] = full[2], dims[4] = full[3];
-    if (full[1] != 1 || x->h == 1) dims[1] = x->hkv, dims[2] = x->group;
-    if (full[1] == 1) dims[1] = dims[2] = 1;
+    bool per_head = full[1] != 1;
+    int64_t dims[5] = {full[0], per_head ? x->hkv : 1, per_head ? x->group : 1, full[2], full[3]};
     return permuted(x, mlsi_emit_reshape(&x->e, mask, 5, dims), 5, perm);
 }
 

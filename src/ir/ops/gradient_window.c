@@ -276,7 +276,7 @@ mlsys_status mlsi_vjp_pool(mlsi_vjp *v) {
     if (taps > 4096)
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "pool: gradient of a window of %lld cells",
                          (long long)taps);
-    p.around.value = p.at->kind == MLSI_POOL_MAX ? -INFINITY : 0;
+    p.around.value = p.at->kind == MLSI_POOL_MAX ? NAN : 0; /* equals no maximum */
     int32_t padded = mlsi_emit_op(&p.e, MLSI_OP_PAD, &p.around, 1, &v->in[0]);
     if (p.at->kind == MLSI_POOL_MAX) {
         max_cells m = {padded, v->out[0], v->dout[0], -1, mlsi_emit_scalar(&p.e, p.x.dtype, 0)};
