@@ -19,6 +19,8 @@ DEFAULTS = {
     "index": "0", "bytes": "24", "dtype": "MLSYS_F32", "type": "MLSYS_CPU", "what": "MLSYS_DUMP_COST",
     "flags": "0", "value": "1", "min": "1", "max": "8", "divisor": "1", "size": "8", "count": "TINY_VOCAB",
     "stream_id": "0", "status": "MLSYS_E_ARG", "tape": "f->tape", "fields": "f->in", "on": "1",
+    "dy": "f->out", "loss": "f->loss", "params": "f->params", "initial": "f->in", "tensors": "f->in",
+    "n_meta": "0", "keys": "NULL",
 }
 # Exceptions: (function, parameter) -> argument.
 ARGUMENTS = {
@@ -76,6 +78,8 @@ OPTIONAL = {
     ("hooks_init", "size"), ("opdef_init", "size"), ("tensor_slice", "step"), ("tokenizer_vocab", "size"),
     ("generator_next", "id"), ("tensor_wrap", "base"), ("dataset_size", "examples"), ("dataset_size", "fields"),
     ("dataset_batch", "position"), ("dataset_batch", "n"),
+    ("trainer_step", "loss"), ("trainer_create", "n"), ("tensors_save", "n"), ("tensors_save", "keys"),
+    ("tensors_save", "values"), ("model_adapt", "n"),
 }
 # The valid call of these fails by design, or its success depends on the moment.
 NO_BASELINE = {"graph_check_gradient", "last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}
@@ -104,11 +108,11 @@ def param_class(f, p):
             return "SHAPE", "0"
         if p.name == "strides" and p.type.startswith("const"):
             return "STRIDES", "0"
-        if p.name in ("in", "fields", "x", "y", "seeds") and "const mlsys_tensor" in p.type:
+        if p.name in ("in", "fields", "x", "y", "seeds", "initial", "tensors") and "const mlsys_tensor" in p.type:
             return "TENSORS", "MLSYS_KIND_TENSOR"
         if key == ("tape_gradient", "dx"):
             return "OUT_TENSORS", "0"
-        if p.name in ("in", "x", "y", "seeds") and "value" in p.type:
+        if p.name in ("in", "x", "y", "seeds", "params") and "mlsys_value" in p.type:
             return "VALUES", "0"
         if p.name in ("out", "inout") and p.type.startswith("mlsys_") and key not in OUT_STRUCTS:
             short = p.type.removeprefix("mlsys_").removesuffix(" *")
