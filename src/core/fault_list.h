@@ -279,6 +279,8 @@ MLSI_FAULT_ROW(TRAIN_FILE_SUM, "src/train/state_file.c", "e2e/check_resume",
                "a checkpoint's SHA-256 is not compared")
 MLSI_FAULT_ROW(TRAIN_FILE_MOMENTS, "src/train/state_file.c", "e2e/check_resume",
                "what the optimiser keeps is not restored from a checkpoint")
+MLSI_FAULT_ROW(OUTPUT_COPY_LATE, "src/ir/passes/layout.c", "unit/check_program_outputs",
+               "what an output views stays till the end of the run, and its copy beside it")
 MLSI_FAULT_ROW(TANGENT_SEED, "src/autodiff/forward.c", "conformance/check_tangents",
                "a tangent is along ones, whatever the direction")
 MLSI_FAULT_ROW(CHECKPOINT_REDRAW, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
