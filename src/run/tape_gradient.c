@@ -138,7 +138,13 @@ static void mark_live(backward *b) {
     }
 }
 
-/* "operand 1 of mul, a result of exp" */
+static const char *name_of(const backward *b, const mlsi_node *node) {
+    const mlsi_attr_custom *custom = node->attrs;
+    if (node->op != MLSI_OP_CUSTOM) return mlsi_op_name(node->op);
+    return b->t->graph->customs[custom->op_index].op->name;
+}
+
+/* "operand 1 of mul, result 0 of exp" */
 static void describe(const backward *b, int32_t v, char *out, size_t cap) {
     const mlsi_func *f = record_of(b);
     const mlsi_value_def *def = &f->values[v];
@@ -146,10 +152,10 @@ static void describe(const backward *b, int32_t v, char *out, size_t cap) {
     for (int64_t i = 0; i < f->n_nodes && !n; i++)
         for (int k = 0; k < f->nodes[i].n_in && !n; k++)
             if (f->nodes[i].in[k] == v)
-                n = (size_t)snprintf(out, cap, "operand %d of %s", k, mlsi_op_name(f->nodes[i].op));
+                n = (size_t)snprintf(out, cap, "operand %d of %s", k, name_of(b, &f->nodes[i]));
     if (def->kind == MLSI_VALUE_NODE)
         snprintf(out + n, cap - n, "%sresult %d of %s", n ? ", " : "", def->result,
-                 mlsi_op_name(f->nodes[def->index].op));
+                 name_of(b, &f->nodes[def->index]));
 }
 
 /* The tensor that the tape kept of a recorded value. */
