@@ -7,7 +7,7 @@
 enum { MAX_PARAMETERS = 16 };
 
 typedef struct parameter {
-    char name[16];
+    char name[24];
     int rank;
     int64_t shape[4];
     double spread; /* of the normal numbers that it starts from; 0: zeros */
