@@ -52,6 +52,7 @@ ARGUMENTS = {
        ("chat", "append", "append_ids", "next", "logits", "stat", "rewind")},
     ("generator_chat", "user"): '"the"', ("generator_next", "id"): "f->ids", ("generator_next", "text"): "f->buf",
     ("generator_logits", "out"): "f->buf", ("generator_stat", "name"): '"context"', ("generator_rewind", "n"): "0",
+    ("graph_narrow", "dtype"): "MLSYS_BF16", ("graph_narrow", "n"): "1", ("graph_narrow", "values"): "f->values",
     ("ctx_create", "h"): "NULL",
 }
 # What a NULL (or another listed wrong value) may do: these parameters are optional, or any value is legal.

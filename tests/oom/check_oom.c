@@ -213,12 +213,17 @@ static mlsys_tensor make(world *w, mlsys_dtype dtype, int32_t rank, int64_t a, i
 
 static uint64_t run_graph(world *w, mlsys_graph g, uint64_t h) {
     static char text[65536];
-    mlsys_graph back;
+    mlsys_graph back, narrow;
     mlsys_program p;
     mlsys_cost cost = {.size = sizeof cost};
     TRY(mlsys_graph_print(g, text, sizeof text, NULL), 1);
     h = hash(h, text, strlen(text));
     TRY(mlsys_graph_parse(w->ctx, text, &back), 1);
+    TRY(mlsys_graph_parse(w->ctx, text, &narrow), 1);
+    TRY(mlsys_graph_narrow(narrow, MLSYS_BF16, NULL, 0, NULL), 0);
+    TRY(mlsys_graph_print(narrow, text, sizeof text, NULL), 1);
+    h = hash(h, text, strlen(text));
+    OK(mlsys_release(narrow));
     TRY(mlsys_graph_compile(back, w->device, NULL, &p), 1);
     TRY(mlsys_program_cost(p, 0, NULL, NULL, &cost), 1);
     for (int what = MLSYS_DUMP_GRAPH; what <= MLSYS_DUMP_MEMMAP; what++)

@@ -357,6 +357,8 @@ START_TEST(trains) {
             mlsys_dtype dtype = d ? MLSYS_F16 : MLSYS_BF16;
             double got = train(nets[i].text, nets[i].loss, dtype, nets[i].lr, nets[i].steps,
                                nets[i].products, &begin);
+            printf("net %zu in %s: first loss %.5f (f32 %.5f), last %.5f (f32 %.5f)\n", i,
+                   mlsi_dtype_get(dtype)->name, begin, first, got, want);
             /* 8 and 11 digits; a forward pass of four layers */
             ck_assert_msg(fabs(begin - first) <= (d ? 0.002 : 0.016) * first,
                           "net %zu: first loss %g, f32 %g", i, begin, first);

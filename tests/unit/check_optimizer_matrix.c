@@ -312,6 +312,41 @@ START_TEST(donated_state_stays_in_place) {
 }
 END_TEST
 
+/* A gradient that is a view, and sizes around those of vectors and blocks: the bits of the interpreter. */
+START_TEST(views_and_sizes) {
+    static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {1, 17}, {64, 32}, {33, 127}, {5, 4097}};
+    static const char *const settings[] = {"", "isa=portable", "plan=0"};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char text[1500], m[32];
+        int rows = (int)sizes[i][0], columns = (int)sizes[i][1];
+        snprintf(m, sizeof m, "f32[%d,%d]", rows, columns);
+        snprintf(text, sizeof text,
+                 "functions 1\nfunc 0 \"main\" {\n  %%0 = input \"w\" : %s\n"
+                 "  %%1 = input \"g\" : f32[%d,%d]\n  %%2 = input \"lr\" : f32[]\n"
+                 "  %%3 = input \"m\" : %s\n  %%4 = input \"v\" : %s\n"
+                 "  %%5 = full() {dtype=i64, ivalue=3, shape=[]} : i64[]\n  %%6 = transpose(%%1) "
+                 "{perm=[1, 0]} : %s\n"
+                 "  %%7, %%8, %%9 = adam_step(%%0, %%6, %%2, %%3, %%4, %%5) : %s, %s, %s\n"
+                 "  %%10, %%11 = lion_step(%%7, %%6, %%2, %%8) {weight_decay=0.1} : %s, %s\n"
+                 "  %%12, %%13 = sgd_step(%%10, %%6, %%2, %%11) {nesterov=true} : %s, %s\n"
+                 "  %%14 = ema_step(%%9, %%12) : %s\n  output \"a\" %%12\n  output \"b\" %%13\n"
+                 "  output \"c\" %%14\n}\n",
+                 m, columns, rows, m, m, m, m, m, m, m, m, m, m, m);
+        mlsys_graph g = pc_parse(&pc, text);
+        kc_rng r = kc_seed((uint64_t)i);
+        const int64_t shape[2] = {rows, columns}, turned[2] = {columns, rows};
+        mlsys_tensor in[5] = {
+            pc_random(&pc, &r, MLSYS_F32, 2, shape), pc_random(&pc, &r, MLSYS_F32, 2, turned),
+            pc_random(&pc, &r, MLSYS_F32, 0, NULL), pc_random(&pc, &r, MLSYS_F32, 2, shape),
+            pc_random(&pc, &r, MLSYS_F32, 2, shape)};
+        for (int s = 0; s < 3; s++)
+            pc_compare(&pc, g, settings[s], 5, in, 3);
+        pc_release(5, in);
+        OK(mlsys_release(g));
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("optimizer_matrix");
     TCase *tc = tcase_create("optimizer_matrix");
@@ -320,6 +355,7 @@ int main(void) {
     tcase_add_test(tc, adafactor_steps);
     tcase_add_test(tc, muon_steps);
     tcase_add_test(tc, donated_state_stays_in_place);
+    tcase_add_test(tc, views_and_sizes);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
