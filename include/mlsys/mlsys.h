@@ -523,8 +523,8 @@ MLSYS_API mlsys_status mlsys_trainer_create(mlsys_graph g, mlsys_value loss, int
                                             mlsys_stream stream, mlsys_config config,
                                             mlsys_trainer *out);
 /** One batch; with "accumulate" k, every k-th call updates, by the mean of k gradients. loss: of this batch;
- *  may be NULL. A step whose gradients are not finite changes nothing but the loss scale and the count of
- *  skipped steps. After a failure the state is as before. */
+ *  may be NULL. A step whose gradients are not finite (their norm, in f32) changes nothing but the loss scale
+ *  and the counts of calls and of skipped steps. After a failure the state is as before. */
 MLSYS_API mlsys_status mlsys_trainer_step(mlsys_trainer t, int32_t n_in, const mlsys_tensor *in,
                                           double *loss);
 /** Names: mlsys_config_keys("trainer_stats"): "step", "batches", "loss", "rate", "gradient_norm",

@@ -140,7 +140,9 @@ static mlsys_status differentiate(mlsi_step_builder *b, const mlsi_graph *g, int
                                    b->grad));
     for (int32_t i = 0; i < s->n_params; i++)
         if (b->grad[i] < 0) MLSI_TRY(mlsi_full_like(own, 0, values[i], 0, &b->grad[i]));
-    b->phase->n_differential = own->funcs[0].n_nodes;
+    b->phase->pass_nodes = own->funcs[0].n_nodes;
+    b->phase->pass_values = own->funcs[0].n_values;
+    b->phase->pass_inputs = own->funcs[0].n_inputs;
     b->result[MLSI_RESULT_LOSS] = loss;
     /* One more call. */
     int32_t state = mlsi_scalar_state(s, MLSI_STATE_BATCHES), one;

@@ -39,8 +39,9 @@ typedef struct mlsi_state {
 
 typedef struct mlsi_phase {
     mlsi_graph graph;
-    bool made;              /* graph is there */
-    int64_t n_differential; /* nodes of the forward and the backward pass */
+    bool made; /* graph is there */
+    /* what the forward and the backward pass have of main; the update comes behind it */
+    int64_t pass_nodes, pass_values, pass_inputs;
     int32_t n_in, n_out;
     int32_t *in;  /* per input: a state, or -1 - b: tensor b of the batch */
     int32_t *out; /* per output: a state, or -1 - one of MLSI_RESULT_ */

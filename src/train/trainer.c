@@ -265,7 +265,9 @@ static mlsys_status copy_passes(const mlsi_phase *ph, mlsi_graph *own) {
     int32_t main;
     mlsi_graph_truncate(own, 0);
     MLSI_TRY(mlsi_graph_import(own, &ph->graph, 0, &main));
-    own->funcs[0].n_nodes = ph->n_differential;
+    own->funcs[0].n_nodes = ph->pass_nodes;
+    own->funcs[0].n_values = ph->pass_values;
+    own->funcs[0].n_inputs = ph->pass_inputs;
     own->funcs[0].n_outputs = 0;
     return MLSYS_OK;
 }
@@ -275,11 +277,12 @@ mlsys_status mlsi_trainer_find_nonfinite(mlsi_trainer *t, int32_t n_in, mlsi_ten
     const mlsi_phase *ph = &t->graph.phases[0];
     mlsi_graph own;
     if (n_in != t->graph.n_batch) return wrong_batch(t, "trainer_find_nonfinite", n_in);
-    for (int32_t i = 0; i < ph->n_in; i++)
+    int32_t n = (int32_t)ph->pass_inputs;
+    for (int32_t i = 0; i < n; i++)
         t->in[i] = ph->in[i] < 0 ? in[-1 - ph->in[i]] : t->state[ph->in[i]].tensor;
     MLSI_TRY(mlsi_graph_init(&own, t->object.ctx));
     mlsys_status st = copy_passes(ph, &own);
-    if (st == MLSYS_OK) st = mlsi_find_nonfinite(&own, t->stream, ph->n_in, t->in, out);
+    if (st == MLSYS_OK) st = mlsi_find_nonfinite(&own, t->stream, n, t->in, out);
     mlsi_graph_free(&own);
     return st;
 }
