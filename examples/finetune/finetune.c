@@ -294,7 +294,7 @@ static int parse(int argc, char **argv, settings *s) {
         {"--steps", "in all, also those before --resume", NULL, &s->steps, NULL, NULL},
         {"--length", "tokens of a row", NULL, &s->length, NULL, NULL},
         {"--batch", "rows of a step", NULL, &s->batch, NULL, NULL},
-        {"--optimizer", "", &s->optimizer, NULL, NULL, NULL},
+        {"--optimizer", "as the trainer knows them", &s->optimizer, NULL, NULL, NULL},
         {"--rate", "of the optimizer", NULL, NULL, &s->rate, NULL},
         {"--checkpoint", "what the backward pass computes again", &s->checkpoint, NULL, NULL, NULL},
         {"--seed", "of adapters and batches", NULL, &s->seed, NULL, NULL},
