@@ -278,7 +278,7 @@ static mlsys_status tune(run *r) {
     TRY(evaluate(r, 1, &after));
     TRY(save_and_generate(r));
     TRY(mlsys_ctx_stats(r->ctx, &stats));
-    printf("held-out loss %.4f before, %.4f after; peak memory %.0f MB beside the mapped file\n",
+    printf("held-out loss %.5f before, %.5f after; peak memory %.0f MB beside the mapped file\n",
            before, after, (double)stats.peak_bytes / 1e6);
     return MLSYS_OK;
 }
