@@ -278,7 +278,7 @@ static mlsys_status tune(run *r) {
     TRY(evaluate(r, 1, &after));
     TRY(save_and_generate(r));
     TRY(mlsys_ctx_stats(r->ctx, &stats));
-    printf("held-out loss %.4f before, %.4f after; peak memory %.0f MB beside the mapped file\n",
+    printf("held-out loss %.5f before, %.5f after; peak memory %.0f MB beside the mapped file\n",
            before, after, (double)stats.peak_bytes / 1e6);
     return MLSYS_OK;
 }
@@ -294,7 +294,7 @@ static int parse(int argc, char **argv, settings *s) {
         {"--steps", "in all, also those before --resume", NULL, &s->steps, NULL, NULL},
         {"--length", "tokens of a row", NULL, &s->length, NULL, NULL},
         {"--batch", "rows of a step", NULL, &s->batch, NULL, NULL},
-        {"--optimizer", "", &s->optimizer, NULL, NULL, NULL},
+        {"--optimizer", "as the trainer knows them", &s->optimizer, NULL, NULL, NULL},
         {"--rate", "of the optimizer", NULL, NULL, &s->rate, NULL},
         {"--checkpoint", "what the backward pass computes again", &s->checkpoint, NULL, NULL, NULL},
         {"--seed", "of adapters and batches", NULL, &s->seed, NULL, NULL},

@@ -275,14 +275,14 @@ static mlsys_status sample(run *r) {
 static int parse(int argc, char **argv, settings *s) {
     const option_row rows[] = {
         {"--text", "file to learn from", &s->text, NULL, NULL, NULL},
-        {"--layers", "", NULL, &s->layers, NULL, NULL},
+        {"--layers", "blocks of attention and network", NULL, &s->layers, NULL, NULL},
         {"--heads", "of attention", NULL, &s->heads, NULL, NULL},
         {"--width", "of the residual sum; a multiple of the heads", NULL, &s->width, NULL, NULL},
         {"--context", "bytes that the model looks back", NULL, &s->context, NULL, NULL},
         {"--batch", "rows of a step", NULL, &s->batch, NULL, NULL},
         {"--steps", "in all, also those before --resume", NULL, &s->steps, NULL, NULL},
         {"--rate", "of AdamW", NULL, NULL, &s->rate, NULL},
-        {"--weight-decay", "", NULL, NULL, &s->weight_decay, NULL},
+        {"--weight-decay", "of AdamW; of matrices only", NULL, NULL, &s->weight_decay, NULL},
         {"--seed", "of weights and batches", NULL, &s->seed, NULL, NULL},
         {"--threads", "0: all cores", NULL, &s->threads, NULL, NULL},
         {"--numerics", "exact, stable or fast", &s->numerics, NULL, NULL, NULL},

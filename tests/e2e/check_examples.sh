@@ -30,6 +30,16 @@ for program in "$OUT"/examples/*; do
             { echo "gpt failed:"; cat "$OUT/tests/gpt.out"; exit 1; }
         grep -q "4 steps" "$OUT/tests/gpt.out" && grep -q "</svg>" "$OUT/tests/gpt.svg" ||
             { echo "gpt: no steps or no curve"; cat "$OUT/tests/gpt.out"; exit 1; }
+        gpt_run() {
+            "$program" --text README.md --layers 1 --width 16 --heads 2 --context 16 --batch 2 --sample 0 "$@" \
+                >"$OUT/tests/gpt.out" 2>&1 || { echo "gpt $* failed:"; cat "$OUT/tests/gpt.out"; exit 1; }
+        }
+        gpt_run --steps 4 --save "$OUT/tests/gpt.whole"
+        gpt_run --steps 2 --save "$OUT/tests/gpt.half"
+        gpt_run --steps 4 --resume "$OUT/tests/gpt.half" --save "$OUT/tests/gpt.again"
+        cmp -s "$OUT/tests/gpt.whole" "$OUT/tests/gpt.again" ||
+            { echo "gpt: a resumed run is not the whole one"; exit 1; }
+        rm -f "$OUT/tests/gpt.whole" "$OUT/tests/gpt.half" "$OUT/tests/gpt.again"
         ;;
     finetune)
         "$program" --help >/dev/null
