@@ -53,6 +53,16 @@ static void shuffle(trainer *t) {
     }
 }
 
+/* Left becomes right: a shoe is a shoe, and the network sees twice as many. */
+static void mirror(uint8_t *pixels, int64_t height, int64_t width) {
+    for (int64_t y = 0; y < height; y++, pixels += width)
+        for (int64_t x = 0; x < width / 2; x++) {
+            uint8_t left = pixels[x];
+            pixels[x] = pixels[width - 1 - x];
+            pixels[width - 1 - x] = left;
+        }
+}
+
 /* Images and labels number first .. first + n in the order (NULL: as they lie in the file). */
 static mlsys_status batch_of(trainer *t, const images *set, const int64_t *order, int64_t first,
                              int64_t n, mlsys_tensor *pixels, mlsys_tensor *labels) {
@@ -64,7 +74,10 @@ static mlsys_status batch_of(trainer *t, const images *set, const int64_t *order
     if (st == MLSYS_OK) st = mlsys_tensor_data(*labels, &l, NULL);
     for (int64_t i = 0; i < n && st == MLSYS_OK; i++) {
         int64_t from = order ? order[first + i] : first + i;
-        memcpy((uint8_t *)p + i * area, set->pixels + from * area, (size_t)area);
+        uint8_t *to = (uint8_t *)p + i * area;
+        memcpy(to, set->pixels + from * area, (size_t)area);
+        if (order && t->net.mirrored && next_random(&t->random) & 1)
+            mirror(to, set->height, set->width);
         ((int64_t *)l)[i] = set->labels[from];
     }
     return st;
@@ -184,7 +197,8 @@ static mlsys_status accuracy(trainer *t, double *out) {
 /* The rate falls along half a cosine to a hundredth. */
 static double rate_at(const trainer *t, int64_t step, int64_t steps) {
     double x = (double)step / (double)steps;
-    return t->how.rate * (0.01 + 0.99 * 0.5 * (1 + cos(3.14159265358979 * x)));
+    double highest = t->how.rate > 0 ? t->how.rate : t->net.rate;
+    return highest * (0.01 + 0.99 * 0.5 * (1 + cos(3.14159265358979 * x)));
 }
 
 static mlsys_status train(trainer *t) {
@@ -240,7 +254,7 @@ static void usage(void) {
          "  --data FOLDER     IDX files (default /usr/share/datasets/fashion-mnist)\n"
          "  --epochs N        passes over the data (default 5)\n"
          "  --batch N         images in a step (default 128)\n"
-         "  --rate X          highest learning rate (default 0.001)\n"
+         "  --rate X          highest learning rate (default: the network's)\n"
          "  --threads N       of the library (default: all processors)\n"
          "  --seed N          of the weights and the order of the images (default 1)\n"
          "  --limit N         use the first N training images only\n"
@@ -299,7 +313,7 @@ int main(int argc, char **argv) {
                          .epochs = 5,
                          .batch = 128,
                          .seed = 1,
-                         .rate = 0.001}};
+                         .rate = 0}};
     int go = parse(argc, argv, &t.how), failed = 1;
     if (go <= 0) {
         usage();
