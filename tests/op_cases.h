@@ -235,6 +235,8 @@ OP_CASE(conv, "F", "T[1,4,3,4]:small; T[4,2,2,3]:small",
 OP_CASE(conv, "F", "T[0,3,7]; T[4,3,3]", "", 1)
 OP_CASE(conv, "F", "T[1,0,7]; T[4,0,3]", "", 1)
 OP_CASE(conv, "F", "T[1,2,3,3,3]:small; T[2,2,2,2,2]:small", "", 1)
+OP_CASE(conv, "", "f32[3,7,9,8]:small; f32[37,7,7,7]:small", "", 1)
+OP_CASE(conv, "", "f32[5,40,12]; f32[33,40,8]:small", "strides=[2], dilations=[1]", 1)
 OP_CASE(pool, "N", "T[2,3,7]", "kernel=[3]", 1)
 OP_CASE(pool, "N", "T[1,2,7,5]:finite", "kernel=[3,2], strides=[2,1], pads=[1,0,1,1]", 1)
 OP_CASE(pool, "F", "T[1,2,7,5]:finite",
@@ -248,6 +250,17 @@ OP_CASE(pool, "F", "T[2,2,8]:finite",
         "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
 OP_CASE(pool, "F", "T[1,2,11]:finite", "kernel=[3], dilations=[3], strides=[2], pads=[1,3]", 1)
 OP_CASE(pool, "F", "T[1,0,4]", "kind=sum, kernel=[2]", 1)
+OP_CASE(pool_grad, "F", "T[2,3,6,4]:small; T[2,3,3,2]:small; T[2,3,3,2]:small",
+        "kernel=[2,2], strides=[2,2]", 1)
+OP_CASE(pool_grad, "F", "T[2,3,7,5]:const(2); T[2,3,3,2]:const(2); T[2,3,3,2]",
+        "kernel=[2,2], strides=[2,2]", 1)
+OP_CASE(pool_grad, "F", "T[1,2,7,9]:const(1); T[1,2,3,3]:const(1); T[1,2,3,3]:finite",
+        "kernel=[2,3], strides=[2,3]", 1)
+OP_CASE(pool_grad, "F", "T[1,2,7,5]:const(1); T[1,2,4,5]:const(1); T[1,2,4,5]:small",
+        "kernel=[3,2], strides=[2,1], pads=[1,0,1,1]", 1)
+OP_CASE(pool_grad, "F", "T[1,2,8]:small; T[1,2,3]:small; T[1,2,3]:small",
+        "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
+OP_CASE(pool_grad, "F", "T[0,2,4,4]; T[0,2,2,2]; T[0,2,2,2]", "kernel=[2,2], strides=[2,2]", 1)
 
 /* ---- optimisers ---------------------------------------------------------------------------- */
 OP_CASE(sgd_step, "F", "T[67]:small; T[67]:small; T[]:small", "", 1)

@@ -239,6 +239,10 @@ OP_BAD(conv, "f32[1,3,7]; f32[3,4,3]", "transposed=true, output_pads=[1]", 1, ML
        "output_pads: 1 outside [0,1)")
 OP_BAD(pool, "f32[1,3,7]", "kernel=[3,3]", 1, MLSYS_E_SHAPE,
        "pool: operand 0 (x): f32[1,3,7] has not the 2 spatial axes")
+OP_BAD(pool_grad, "f32[1,3,6]; f32[1,3,2]; f32[1,3,2]", "kernel=[2], strides=[2]", 1, MLSYS_E_SHAPE,
+       "pool_grad: operand 1 (y)")
+OP_BAD(pool_grad, "f32[1,3,6]; f32[1,3,3]; f16[1,3,3]", "kernel=[2], strides=[2]", 1, MLSYS_E_DTYPE,
+       "pool_grad: operand 2 (dy)")
 OP_BAD(pool, "i32[1,3,7]", "kernel=[3], kind=average", 1, MLSYS_E_DTYPE,
        "dtype i32, expected float")
 OP_BAD(pool, "f32[1,3,7]", "kernel=[0]", 1, MLSYS_E_SHAPE, "kernel: extent 0 outside")

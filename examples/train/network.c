@@ -66,6 +66,7 @@ int network_of(const char *name, int64_t side, network *out) {
     out->name = name;
     out->side = side;
     out->classes = 10;
+    out->rate = 0.001;
     if (!strcmp(name, "mlp")) {
         add_layer(out, 2, (const int64_t[]){side * side, 512}, 512, (double)(side * side));
         add_layer(out, 2, (const int64_t[]){512, 256}, 256, 512);
@@ -74,6 +75,8 @@ int network_of(const char *name, int64_t side, network *out) {
     }
     if (strcmp(name, "conv") || side % 4) return 0;
     int64_t flat = 64 * (side / 4) * (side / 4);
+    out->rate = 0.002;
+    out->mirrored = 1;
     add_layer(out, 4, (const int64_t[]){32, 1, 3, 3}, 32, 9);
     add_layer(out, 4, (const int64_t[]){64, 32, 3, 3}, 64, 9 * 32);
     add_layer(out, 2, (const int64_t[]){flat, 128}, 128, (double)flat);

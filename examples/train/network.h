@@ -16,6 +16,8 @@ typedef struct parameter {
 typedef struct network {
     const char *name;
     int64_t side, classes;
+    double rate;  /* highest learning rate that suits it */
+    int mirrored; /* train on images and, at random, their mirror images */
     int n;
     parameter parameters[MAX_PARAMETERS];
 } network;

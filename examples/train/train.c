@@ -118,7 +118,8 @@ static mlsys_status settings(const training *t, mlsys_config c) {
     mlsys_status st = mlsys_config_set_str(c, "optimizer", t->how.optimizer);
     if (st == MLSYS_OK) st = mlsys_config_set_str(c, "numerics", t->how.numerics);
     if (st == MLSYS_OK) st = mlsys_config_set_str(c, "precision", t->how.precision);
-    if (st == MLSYS_OK) st = mlsys_config_set_f64(c, "rate", t->how.rate);
+    if (st == MLSYS_OK)
+        st = mlsys_config_set_f64(c, "rate", t->how.rate > 0 ? t->how.rate : t->net.rate);
     if (st == MLSYS_OK) st = mlsys_config_set_str(c, "schedule", "cosine");
     if (st == MLSYS_OK) st = mlsys_config_set_i64(c, "steps", batches * t->how.epochs + 1);
     if (st == MLSYS_OK) st = mlsys_config_set_f64(c, "floor", 0.01);
@@ -209,12 +210,40 @@ static mlsys_status accuracy(training *t, double *out) {
     return st;
 }
 
+static uint64_t mixed(uint64_t z) { /* splitmix64 */
+    z = (z + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+/* Half of the images, by their number in the run: left becomes right. A shoe is a shoe, and the network sees twice
+ * as many. */
+static mlsys_status mirror_some(const training *t, mlsys_tensor images, int64_t position,
+                                int64_t n) {
+    void *data;
+    const int64_t side = t->net.side;
+    mlsys_status st = mlsys_tensor_data(images, &data, NULL);
+    for (int64_t i = 0; i < n && st == MLSYS_OK; i++) {
+        uint8_t *row = (uint8_t *)data + i * side * side;
+        if (mixed(mixed((uint64_t)t->how.seed) + (uint64_t)(position + i)) & 1) continue;
+        for (int64_t y = 0; y < side; y++, row += side)
+            for (int64_t x = 0; x < side / 2; x++) {
+                uint8_t left = row[x];
+                row[x] = row[side - 1 - x];
+                row[side - 1 - x] = left;
+            }
+    }
+    return st;
+}
+
 /* Batch i of an epoch; the last one may be smaller. */
 static mlsys_status train_step(training *t, int64_t epoch, int64_t i, double *loss) {
     int64_t first = i * t->how.batch, left = t->n_train - first;
     int64_t n = left < t->how.batch ? left : t->how.batch;
     mlsys_tensor batch[2] = {0};
-    mlsys_status st = mlsys_dataset_batch(t->train, epoch * t->n_train + first, n, 2, batch);
+    const int64_t position = epoch * t->n_train + first;
+    mlsys_status st = mlsys_dataset_batch(t->train, position, n, 2, batch);
+    if (st == MLSYS_OK && t->net.mirrored) st = mirror_some(t, batch[0], position, n);
     if (st == MLSYS_OK) st = mlsys_trainer_step(t->trainer, 2, batch, loss);
     release_all(2, batch);
     if (st == MLSYS_OK) run_log_step(&t->log, *loss, (double)n);
@@ -270,7 +299,7 @@ static void usage(void) {
         "  --data FOLDER     IDX files (default /usr/share/datasets/fashion-mnist)\n"
         "  --epochs N        passes over the data (default 5)\n"
         "  --batch N         images in a step (default 128)\n"
-        "  --rate X          highest learning rate (default 0.001)\n"
+        "  --rate X          highest learning rate (default: the network's)\n"
         "  --threads N       of the library (default: all processors)\n"
         "  --seed N          of the weights and the order of the images (default 1)\n"
         "  --limit N         use the first N training images only\n"
@@ -321,8 +350,7 @@ int main(int argc, char **argv) {
                           .numerics = "stable",
                           .epochs = 5,
                           .batch = 128,
-                          .seed = 1,
-                          .rate = 0.001}};
+                          .seed = 1}};
     int go = parse(argc, argv, &t.how);
     if (go <= 0) {
         usage();

@@ -155,6 +155,11 @@ MLSI_FAULT_ROW(CPU_WINDOW_END, "src/cpu/kernels/movement.c", "unit/check_kernel_
                "a window may begin one element too late")
 MLSI_FAULT_ROW(CPU_TRANSPOSE_BAND, "src/cpu/kernels/copy_view.h", "unit/check_kernel_movement",
                "the last column of a band of a transposing copy is not written")
+MLSI_FAULT_ROW(CPU_CONV_FILTER_SEGMENT, "src/cpu/kernels/conv_filter.c",
+               "conformance/check_conformance",
+               "of a filter's gradient half of the lanes keep their last segment only")
+MLSI_FAULT_ROW(CPU_POOL_GRAD_FIRST, "src/cpu/kernels/pool_grad.c", "conformance/check_conformance",
+               "the adjoint of a window's maximum goes to its second cell too when both hold it")
 MLSI_FAULT_ROW(CPU_CONV_SEGMENT, "src/cpu/kernels/conv.c", "unit/check_kernel_conv",
                "a later segment of K replaces the sum of the earlier ones")
 MLSI_FAULT_ROW(CPU_POOL_CEIL, "src/cpu/kernels/pool.c", "unit/check_kernel_conv",

@@ -104,6 +104,7 @@ MLSI_OP(QUANT_MATMUL, quant_matmul, quant)
 MLSI_OP(DEQUANTIZE, dequantize, quant)
 MLSI_OP(CONV, conv, conv)
 MLSI_OP(POOL, pool, conv)
+MLSI_OP(POOL_GRAD, pool_grad, conv)
 
 /* indexing and order */
 MLSI_OP(GATHER, gather, index)

@@ -22,6 +22,10 @@ mlsys_status mlsi_decompose_attention_grad(mlsi_graph *g, int32_t func, const vo
                                            int32_t n_in, const int32_t *in, int32_t n_out,
                                            int32_t *out);
 
+/* pool_grad in primitives (gradient_window.c). */
+mlsys_status mlsi_decompose_pool_grad(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
+                                      const int32_t *in, int32_t n_out, int32_t *out);
+
 /* No gradient flows: the function is constant almost everywhere. */
 mlsys_status mlsi_vjp_zero(mlsi_vjp *v);
 
