@@ -318,7 +318,7 @@ MLSYS_API mlsys_status mlsys_matmul(mlsys_stream stream, mlsys_tensor a, mlsys_t
 MLSYS_API mlsys_status mlsys_cast(mlsys_stream stream, mlsys_tensor a, mlsys_dtype dtype,
                                   mlsys_tensor *out);
 /** A record of what mlsys_op_run does on a stream, to differentiate it: the tape holds inputs and results.
- *  It records from its creation on, one tape at a time on a stream.  Errors STATE: the stream has one. */
+ *  Other views of memory that it holds are followed (docs/autodiff.md).  Errors STATE: the stream has one. */
 MLSYS_API mlsys_status mlsys_tape_create(mlsys_stream stream, mlsys_tape *out);
 /** on 0: ops leave no record until it is 1 again (no-grad). */
 MLSYS_API mlsys_status mlsys_tape_record(mlsys_tape tape, int32_t on);
@@ -488,7 +488,7 @@ MLSYS_API mlsys_status mlsys_program_dump(mlsys_program p, int32_t what, char *b
 /* ---- datasets ------------------------------------------------------------------------------- */
 
 /** Open training data. config keys: mlsys_config_keys("dataset"): "format" ("idx", "csv", "tokens"), "labels"
- *  (IDX), "length", "dtype" (tokens), "columns", "header" (CSV), "shuffle", "seed".
+ *  (IDX), "length", "dtype" (tokens), "columns", "label", "header" (CSV), "shuffle", "seed".
  *  An example has fields, each a tensor: IDX u8 images and i64 labels; CSV f32 columns, then an i64 label
  *  when a label column is named; tokens i32 inputs [length] and i32 targets [length], one later.
  *  Files may be gzip-compressed where the build has zlib.

@@ -284,3 +284,9 @@ MLSI_FAULT_ROW(TOKENS_TARGET, "src/train/dataset_tokens.c", "unit/check_dataset_
                "the target of a token is the token itself")
 MLSI_FAULT_ROW(CUSTOM_GRADIENT_TYPE, "src/api/api_gradient_rule.c", "unit/check_custom_gradient",
                "the types of what a user's gradient rule gives are not checked there")
+MLSI_FAULT_ROW(TAPE_STALE, "src/run/tape_gradient.c", "unit/check_tape",
+               "a saved tensor is used though it was written over since")
+MLSI_FAULT_ROW(TAPE_VIEW, "src/run/tape.c", "unit/check_tape_views",
+               "a view of recorded memory counts as an unrelated constant")
+MLSI_FAULT_ROW(TAPE_WRITTEN, "src/run/exec.c", "unit/check_tape",
+               "a program's writes to given outputs and donated inputs leave no trace")

@@ -229,19 +229,31 @@ mlsys_status mlsi_pin(void *handle, mlsys_kind kind, const char *what, void *out
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object) {
-    mlsi_object *object;
-    MLSI_TRY(mlsi_pin(handle, kind, what, &object));
+/* The try-lock of a pinned object; unpins it when it is taken. */
+static mlsys_status lock_pinned(mlsi_object *object, const char *what, void *out_object) {
     int32_t idle = mlsi_fault(MLSI_FAULT_HANDLE_BUSY) ? atomic_load(&object->busy) : 0;
+    *(void **)out_object = NULL;
     if (!atomic_compare_exchange_strong_explicit(&object->busy, &idle, 1, memory_order_acquire,
                                                  memory_order_relaxed)) {
+        mlsys_kind kind = object->kind;
         mlsi_unpin(object);
-        *(void **)out_object = NULL;
         return mlsi_fail(MLSYS_E_BUSY, "%s: the %s is in use by another call", what,
                          kind_names[kind]);
     }
     *(void **)out_object = object;
     return MLSYS_OK;
+}
+
+mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object) {
+    mlsi_object *object;
+    *(void **)out_object = NULL;
+    MLSI_TRY(mlsi_pin(handle, kind, what, &object));
+    return lock_pinned(object, what, out_object);
+}
+
+mlsys_status mlsi_take(mlsi_object *object, const char *what, void *out_object) {
+    mlsi_repin(object);
+    return lock_pinned(object, what, out_object);
 }
 
 void mlsi_unpin(void *object) {

@@ -304,9 +304,9 @@ static mlsys_status field_new(const mlsi_dataset *d, int32_t f, int64_t n, mlsys
 
 static mlsys_status fill(batch_job *job) {
     enum { BYTES_PER_ITEM = 1 << 16 };
-    uint64_t bytes = 0;
+    uint64_t bytes = 1; /* of an example, about */
     for (int32_t f = 0; f < job->d->n_fields; f++)
-        bytes += mlsi_view_bytes(&job->out[f]) / (uint64_t)job->n + 1;
+        bytes += mlsi_view_bytes(&job->out[f]) / (uint64_t)job->n;
     job->per_item = bytes < BYTES_PER_ITEM ? (int64_t)(BYTES_PER_ITEM / bytes) : 1;
     mlsi_pool_run(job->d->object.ctx->pool, (job->n + job->per_item - 1) / job->per_item,
                   copy_examples, job);

@@ -24,6 +24,19 @@ for program in "$OUT"/examples/*; do
             echo "SKIP: generate with SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
         fi
         ;;
+    train)
+        "$program" --help >/dev/null
+        ! "$program" --data /nonexistent 2>"$OUT/tests/train.err" ||
+            { echo "train: a missing folder was accepted"; exit 1; }
+        grep -q nonexistent "$OUT/tests/train.err" ||
+            { echo "train: the error does not name the file:"; cat "$OUT/tests/train.err"; exit 1; }
+        if [ -f /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
+            "$program" --limit 2000 --epochs 1 >"$OUT/tests/train.out" 2>&1 ||
+                { echo "train failed:"; cat "$OUT/tests/train.out"; exit 1; }
+        else
+            echo "SKIP: train on Fashion-MNIST: the data are not installed (Debian: dataset-fashion-mnist)"
+        fi
+        ;;
     *) "$program" >"$OUT/tests/$name.out" || { echo "$name failed:"; cat "$OUT/tests/$name.out"; exit 1; } ;;
     esac
 done

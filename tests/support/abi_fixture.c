@@ -85,6 +85,17 @@ static void make_tensors(fixture *f) {
     f->in[0] = f->tensor;
 }
 
+static void make_training(fixture *f) {
+    ok(mlsys_dataset_wrap(f->ctx, 1, f->in, NULL, &f->dataset));
+    ok(mlsys_config_create(&f->token_windows));
+    ok(mlsys_config_set_str(f->token_windows, "format", "tokens"));
+    ok(mlsys_config_set_i64(f->token_windows, "length", 4));
+    ok(mlsys_stream_create(f->device, NULL, &f->taped));
+    ok(mlsys_tape_create(f->taped, &f->tape));
+    f->x[0] = f->b;
+    ok(mlsys_op_run(f->taped, "neg", 1, f->x, NULL, 1, f->y));
+}
+
 void fixture_create(fixture *f, char *path) {
     mlsys_config threads;
     mlsys_value callee_input;
@@ -109,11 +120,13 @@ void fixture_create(fixture *f, char *path) {
     ok(mlsys_model_tokenizer(f->model, &f->tokenizer));
     ok(mlsys_generator_create(f->model, f->stream, NULL, &f->generator));
     ok(mlsys_generator_append(f->generator, "the"));
+    make_training(f);
 }
 
 void fixture_destroy(fixture *f) {
-    void *const handles[] = {f->generator, f->tokenizer, f->model, f->program, f->callee,
-                             f->graph,     f->b,         f->other, f->tensor,  f->stream,
+    void *const handles[] = {f->y[0],      f->tape,      f->taped, f->token_windows, f->dataset,
+                             f->generator, f->tokenizer, f->model, f->program,       f->callee,
+                             f->graph,     f->b,         f->other, f->tensor,        f->stream,
                              f->device,    f->ctx,       f->config};
     if (f->managed) mlsys_dlpack_free(f->managed);
     if (f->managed_out) mlsys_dlpack_free(f->managed_out);

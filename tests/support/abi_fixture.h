@@ -17,6 +17,11 @@ typedef struct fixture {
     mlsys_model model;
     mlsys_tokenizer tokenizer;
     mlsys_generator generator;
+    mlsys_dataset dataset;      /* one field: tensor's rows */
+    mlsys_config token_windows; /* opens any file of even size */
+    mlsys_stream taped;         /* has run y[0] = neg(x[0]), on the record of tape */
+    mlsys_tape tape;
+    mlsys_tensor x[1], y[1];
     void *managed, *managed_out; /* DLPack */
     void *out[16];
     mlsys_tensor in[16];

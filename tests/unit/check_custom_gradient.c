@@ -16,7 +16,8 @@ typedef enum misdeed {
     RELEASE,
     KEEP,
     REACH_OUT,
-    OTHER_THREAD
+    OTHER_THREAD,
+    DOUBLE
 } misdeed;
 
 /* What a rule was called with, and what it is to do wrong. */
@@ -48,10 +49,16 @@ static mlsys_status same_infer(void *user, int32_t n_in, const mlsys_dtype *dtyp
 static mlsys_status pair_run(void *user, mlsys_stream stream, int32_t n_in, const mlsys_tensor *in,
                              mlsys_config attrs, int32_t n_out, const mlsys_tensor *out) {
     const float *x = rg_view(in[0]).data, *w = rg_view(in[n_in - 1]).data;
-    int64_t n;
     mlsi_view v = rg_view(in[0]);
+    int64_t n = mlsi_view_count(&v);
     (void)user, (void)stream, (void)attrs;
-    n = mlsi_view_count(&v);
+    for (int64_t i = 0; v.dtype == MLSYS_F64 && i < n; i++) {
+        const double *a = (const double *)x, *b = (const double *)w;
+        double product = a[i] * b[i], sum = a[i] + b[i];
+        ((double *)rg_view(out[0]).data)[i] = product;
+        if (n_out > 1) ((double *)rg_view(out[1]).data)[i] = sum;
+    }
+    if (v.dtype == MLSYS_F64) return MLSYS_OK;
     for (int64_t i = 0; i < n; i++) {
         float product = x[i] * w[i], sum = x[i] + w[i];
         ((float *)rg_view(out[0]).data)[i] = product;
@@ -142,6 +149,7 @@ static mlsys_status pair_gradient(void *user, mlsys_graph g, int32_t n_in, const
         if (!wanted[k]) continue;
         if (dout[0]) din[k] = emit(g, "mul", dout[0], in[n_in - 1 - k]);
         if (n_in == 1) din[k] = emit(g, "add", din[k], din[k]);
+        if (seen.misdeed == DOUBLE && din[k]) din[k] = emit(g, "add", din[k], din[k]);
         if (n_out > 1 && dout[1]) din[k] = din[k] ? emit(g, "add", din[k], dout[1]) : dout[1];
     }
     return MLSYS_OK;
@@ -339,6 +347,29 @@ START_TEST(inside_functions) {
 }
 END_TEST
 
+/* The public check, for rules of the user's too: right, and wrong by a factor. */
+START_TEST(checked_against_differences) {
+    const double x[4] = {0.5, -1, 2, 0.25};
+    mlsys_graph g;
+    mlsys_value v[2], two[2];
+    mlsys_dim four = 4;
+    mlsys_tensor in[2] = {pc_tensor(&pc, MLSYS_F64, 1, &four, x),
+                          pc_tensor(&pc, MLSYS_F64, 1, &four, x)};
+    mlsys_gradient_report r = {.size = sizeof r};
+    OK(mlsys_graph_create(pc.ctx_handle, &g));
+    OK(mlsys_graph_input(g, "x", MLSYS_F64, 1, &four, &v[0]));
+    OK(mlsys_graph_input(g, "w", MLSYS_F64, 1, &four, &v[1]));
+    OK(mlsys_graph_op(g, "pair", 2, v, NULL, 2, two));
+    OK(mlsys_graph_output(g, NULL, emit(g, "mul", two[0], two[1])));
+    OK(mlsys_graph_check_gradient(g, 2, in, NULL, &r));
+    ck_assert_int_eq(r.checked, 8);
+    seen.misdeed = DOUBLE;
+    pc_expect(mlsys_graph_check_gradient(g, 2, in, NULL, &r), MLSYS_E_ARG, "difference quotient");
+    OK(mlsys_release(g));
+    pc_release(2, in);
+}
+END_TEST
+
 START_TEST(symbolic_shapes) {
     mlsys_graph g;
     mlsys_dim b;
@@ -439,6 +470,7 @@ int main(void) {
     tcase_add_test(tc, only_what_is_asked_for);
     tcase_add_test(tc, derivatives_of_derivatives);
     tcase_add_test(tc, inside_functions);
+    tcase_add_test(tc, checked_against_differences);
     tcase_add_test(tc, symbolic_shapes);
     tcase_add_test(tc, what_a_rule_may_get_wrong);
     tcase_add_test(tc, what_a_rule_cannot_reach);

@@ -139,6 +139,9 @@ mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, in
 /* Copy function func (and the functions, constants and symbols it needs) of another graph. Nothing of it
  * stays after a failure but unused constants and symbols. */
 mlsys_status mlsi_graph_import(mlsi_graph *to, const mlsi_graph *from, int32_t func, int32_t *out);
+/* Copy one node, no control flow, with operands of the graph that it goes to. */
+mlsys_status mlsi_graph_import_node(mlsi_graph *to, int32_t func, const mlsi_graph *from,
+                                    const mlsi_node *node, const int32_t *in, int32_t *out);
 
 static inline const mlsi_type *mlsi_type_of(const mlsi_graph *g, int32_t func, int32_t value) {
     return &g->funcs[func].values[value].type;
