@@ -22,6 +22,11 @@ typedef struct fixture {
     mlsys_stream taped;         /* has run y[0] = neg(x[0]), on the record of tape */
     mlsys_tape tape;
     mlsys_tensor x[1], y[1];
+    mlsys_graph lossy; /* loss = mean(x * w), x and w f32 [2,3] */
+    mlsys_value loss, weights[1];
+    mlsys_trainer trainer; /* of lossy by w */
+    char state_path[256];  /* a file of the trainer's, there */
+    const char *texts[2];
     void *managed, *managed_out; /* DLPack */
     void *out[16];
     mlsys_tensor in[16];
