@@ -56,6 +56,13 @@ ARGUMENTS = {
     ("generator_logits", "out"): "f->buf", ("generator_stat", "name"): '"context"', ("generator_rewind", "n"): "0",
     ("graph_narrow", "dtype"): "MLSYS_BF16", ("graph_narrow", "n"): "1", ("graph_narrow", "values"): "f->values",
     ("ctx_create", "h"): "NULL",
+    ("trainer_create", "g"): "f->lossy", ("trainer_create", "loss"): "f->loss", ("trainer_create", "n"): "1",
+    ("trainer_create", "params"): "f->weights", ("trainer_create", "initial"): "f->in",
+    **{(f"trainer_{c}", "t"): "f->trainer" for c in ("step", "stat", "tensor", "find_nonfinite", "save", "load")},
+    ("trainer_step", "loss"): "NULL", ("trainer_stat", "name"): '"step"', ("trainer_tensor", "name"): '"w"',
+    **{(f, "path"): "f->state_path" for f in ("trainer_save", "trainer_load", "tensors_save")},
+    ("tensors_save", "n"): "1", ("tensors_save", "names"): "f->texts", ("tensors_save", "tensors"): "f->in",
+    ("tensors_save", "n_meta"): "1", ("tensors_save", "keys"): "f->texts", ("tensors_save", "values"): "f->texts",
     ("dataset_open", "config"): "f->token_windows", ("dataset_wrap", "n"): "1",
     **{(f"dataset_{c}", "d"): "f->dataset" for c in ("size", "batch")},
     ("dataset_size", "examples"): "f->buf", ("dataset_size", "fields"): "f->buf",
@@ -77,9 +84,13 @@ OPTIONAL = {
     ("generator_rewind", "n"), ("generator_append_ids", "n"), ("tokenizer_encode", "bytes"), ("tokenizer_decode", "n"),
     ("hooks_init", "size"), ("opdef_init", "size"), ("tensor_slice", "step"), ("tokenizer_vocab", "size"),
     ("generator_next", "id"), ("tensor_wrap", "base"), ("dataset_size", "examples"), ("dataset_size", "fields"),
+<<<<<<< HEAD
     ("dataset_batch", "position"), ("dataset_batch", "n"),
     ("trainer_step", "loss"), ("trainer_create", "n"), ("tensors_save", "n"), ("tensors_save", "keys"),
     ("tensors_save", "values"), ("model_adapt", "n"),
+=======
+    ("dataset_batch", "position"), ("dataset_batch", "n"), ("trainer_step", "loss"),
+>>>>>>> train-d
 }
 # The valid call of these fails by design, or its success depends on the moment.
 NO_BASELINE = {"graph_check_gradient", "last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}
