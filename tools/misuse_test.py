@@ -84,13 +84,9 @@ OPTIONAL = {
     ("generator_rewind", "n"), ("generator_append_ids", "n"), ("tokenizer_encode", "bytes"), ("tokenizer_decode", "n"),
     ("hooks_init", "size"), ("opdef_init", "size"), ("tensor_slice", "step"), ("tokenizer_vocab", "size"),
     ("generator_next", "id"), ("tensor_wrap", "base"), ("dataset_size", "examples"), ("dataset_size", "fields"),
-<<<<<<< HEAD
     ("dataset_batch", "position"), ("dataset_batch", "n"),
     ("trainer_step", "loss"), ("trainer_create", "n"), ("tensors_save", "n"), ("tensors_save", "keys"),
     ("tensors_save", "values"), ("model_adapt", "n"),
-=======
-    ("dataset_batch", "position"), ("dataset_batch", "n"), ("trainer_step", "loss"),
->>>>>>> train-d
 }
 # The valid call of these fails by design, or its success depends on the moment.
 NO_BASELINE = {"graph_check_gradient", "last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}

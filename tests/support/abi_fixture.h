@@ -22,19 +22,11 @@ typedef struct fixture {
     mlsys_stream taped;         /* has run y[0] = neg(x[0]), on the record of tape */
     mlsys_tape tape;
     mlsys_tensor x[1], y[1];
-<<<<<<< HEAD
     mlsys_graph trained; /* loss = sum(x * w) */
     mlsys_value loss, params[1];
     mlsys_trainer trainer;
     mlsys_tensor norm[1]; /* the model's tensor names[0] */
     const char *names[1];
-=======
-    mlsys_graph lossy; /* loss = mean(x * w), x and w f32 [2,3] */
-    mlsys_value loss, weights[1];
-    mlsys_trainer trainer; /* of lossy by w */
-    char state_path[256];  /* a file of the trainer's, there */
-    const char *texts[2];
->>>>>>> train-d
     void *managed, *managed_out; /* DLPack */
     void *out[16];
     mlsys_tensor in[16];
