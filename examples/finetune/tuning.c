@@ -92,6 +92,17 @@ static mlsys_status take_inputs(tuning *t) {
     return st;
 }
 
+/* Into the order of the graph's inputs, in which a program takes them: that of their values. */
+static void sort_inputs(tuning *t) {
+    for (int i = 1; i < t->n; i++)
+        for (int k = i; k > 0 && t->values[k] < t->values[k - 1]; k--) {
+            mlsys_value v = t->values[k];
+            char *name = t->names[k];
+            t->values[k] = t->values[k - 1], t->names[k] = t->names[k - 1];
+            t->values[k - 1] = v, t->names[k - 1] = name;
+        }
+}
+
 /* The model's tensor in f32. */
 static mlsys_status start_weight(tuning *t, int i) {
     mlsys_tensor w = NULL;
@@ -131,6 +142,7 @@ mlsys_status tuning_build(tuning *t, unsigned long seed) {
     TRY(training_graph(t));
     TRY(add_loss(t));
     TRY(take_inputs(t));
+    sort_inputs(t);
     for (int i = 0; i < t->n; i++)
         TRY(t->rank ? start_adapter(t, i, seed) : start_weight(t, i));
     return MLSYS_OK;

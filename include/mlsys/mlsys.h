@@ -400,7 +400,8 @@ MLSYS_API mlsys_status mlsys_graph_output(mlsys_graph g, const char *name, mlsys
 MLSYS_API mlsys_status mlsys_graph_type(mlsys_graph g, mlsys_value v, mlsys_dtype *dtype,
                                         int32_t cap, mlsys_dim *shape, int32_t *ndim);
 /** The input of this name, or else the output's value, of a graph that somebody else has built: to append a
- *  loss to a model's logits.  Errors NOTFOUND. */
+ *  loss to a model's logits. Values of a graph grow as it does, so those of inputs sort into their order.
+ *  Errors   NOTFOUND. */
 MLSYS_API mlsys_status mlsys_graph_find(mlsys_graph g, const char *name, mlsys_value *out);
 /** Append the nodes that compute gradients: dx[j] = sum over i of seeds[i] * d y[i] / d x[j], of x[j]'s
  *  type. seeds may be NULL, and seeds[i] 0: ones. y and x are floats; x may be any values. dx[j] = 0 where
