@@ -219,10 +219,10 @@ fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
 fuzz-bins: $(FUZZ_BIN)
 
 # ---- examples and benches: they see the public header only -----------------------------------
-PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)
+PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -Iexamples/support -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)
 PROGRAM_LIBS := -L$(OUT) -lmlsys -Wl,-rpath,'$$ORIGIN/..' -lm -lpthread
 EXAMPLE_BIN := $(patsubst examples/%.c,$(OUT)/examples/%,$(sort $(wildcard examples/*.c))) \
-               $(patsubst examples/%/,$(OUT)/examples/%,$(sort $(dir $(wildcard examples/*/*.c))))
+               $(patsubst examples/%/,$(OUT)/examples/%,$(filter-out examples/support/,$(sort $(dir $(wildcard examples/*/*.c)))))
 # Reads gzip-compressed data; without zlib it is left out.
 LIBS_train := $(shell $(PKG_CONFIG) --libs zlib 2>/dev/null)
 ifeq ($(LIBS_train),)
@@ -237,15 +237,15 @@ $(OUT)/obj/examples/%.o: examples/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -c $< -o $@
-# A folder of examples/ is one program.
+# A folder of examples/ is one program, but examples/support, whose files each of them gets.
 EXAMPLE_OBJ := $(patsubst %.c,$(OUT)/obj/%.o,$(sort $(wildcard examples/*/*.c)))
 define program_rule
-$(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
+$(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/% $(OUT)/obj/examples/support/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
 	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS) $$(LIBS_$(1))
 endef
-$(foreach d,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c))))),$(eval $(call program_rule,$(d))))
+$(foreach d,$(filter-out support,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c)))))),$(eval $(call program_rule,$(d))))
 
 demo: $(OUT)/examples/generate ## answer a question with a language model: MODEL=file PROMPT="text"
 	@tools/demo.sh $(OUT)/examples/generate "$(MODEL)" "$(PROMPT)"

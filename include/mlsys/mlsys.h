@@ -399,6 +399,9 @@ MLSYS_API mlsys_status mlsys_graph_control(mlsys_graph g, const char *kind, mlsy
 MLSYS_API mlsys_status mlsys_graph_output(mlsys_graph g, const char *name, mlsys_value v);
 MLSYS_API mlsys_status mlsys_graph_type(mlsys_graph g, mlsys_value v, mlsys_dtype *dtype,
                                         int32_t cap, mlsys_dim *shape, int32_t *ndim);
+/** The input of this name, or else the output's value, of a graph that somebody else has built: to append a
+ *  loss to a model's logits.  Errors NOTFOUND. */
+MLSYS_API mlsys_status mlsys_graph_find(mlsys_graph g, const char *name, mlsys_value *out);
 /** Append the nodes that compute gradients: dx[j] = sum over i of seeds[i] * d y[i] / d x[j], of x[j]'s
  *  type. seeds may be NULL, and seeds[i] 0: ones. y and x are floats; x may be any values. dx[j] = 0 where
  *  no y depends on x[j]: nothing is computed there. Gradients are nodes like any others and can be
@@ -563,17 +566,23 @@ MLSYS_API mlsys_status mlsys_model_tensor(mlsys_model m, const char *name, mlsys
  *  Outputs  the caches in the order of the inputs, then logits f32 [B,L,V] or [B,1,V].
  *  With "mode" = "train" there is no cache: inputs tokens i32 [B,L] and, by "trainable" ("all", "lora"), the
  *  weights or the adapters NAME.lora_a [rank,in], NAME.lora_b [out,rank] of each matrix that "lora_targets"
- *  names, f32, under their names; output logits f32 [B,L,V], the bits of inference with the same weights.
+ *  names, f32, under their names; output logits f32 [B,L,V], the bits of inference with the same weights
+ *  (and an f32 cache). The order of these inputs is that of their use: token_embd; of each layer attn_norm,
+ *  attn_q, attn_k, attn_v, ...; output_norm, output; a bias and an adapter's a and b follow their matrix.
+ *  Where m has an adapter that is trained, the inputs stand in its place.
  *  Errors   UNSUPPORTED unknown architecture; FORMAT a value or tensor that does not fit. */
 MLSYS_API mlsys_status mlsys_model_graph(mlsys_model m, mlsys_config config, mlsys_graph *out);
-/** m with other tensors: a name of m's replaces that tensor (same shape, any float dtype); NAME.lora_a and
- *  NAME.lora_b, together, adapt the matrix NAME by scale * b a, where scale = "lora_alpha" / rank. The result
- *  keeps m and the tensors; it is a model like any other.  config keys: mlsys_config_keys("model_adapt"). */
+/** m with other tensors, row-major: a name of m's replaces that tensor (same shape, any float dtype);
+ *  NAME.lora_a and NAME.lora_b, together, adapt the matrix NAME by scale * b a, where scale = "lora_alpha" /
+ *  rank. The result keeps m and the tensors, which must not change; it is a model like any other.
+ *  config keys: mlsys_config_keys("model_adapt").
+ *  Errors   NOTFOUND m has no such tensor or matrix; SHAPE, DTYPE; ARG one half of an adapter, a name twice. */
 MLSYS_API mlsys_status mlsys_model_adapt(mlsys_model m, int32_t n, const char *const *names,
                                          const mlsys_tensor *tensors, mlsys_config config,
                                          mlsys_model *out);
 /** Write m as a GGUF file, adapters merged into their matrices; as safely as mlsys_trainer_save. Tensors that
- *  were replaced or merged have "dtype" (f32, f16, bf16), others their own.  config keys: "model_save". */
+ *  were replaced or merged have "dtype" (f32, f16, bf16; vectors f32 always), others their own.
+ *  config keys: mlsys_config_keys("model_save"). */
 MLSYS_API mlsys_status mlsys_model_save(mlsys_model m, const char *path, mlsys_config config);
 
 MLSYS_API mlsys_status mlsys_model_tokenizer(mlsys_model m, mlsys_tokenizer *out);

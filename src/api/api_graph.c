@@ -188,8 +188,8 @@ static mlsys_status check_counts(const char *what, int32_t n_in, const void *in,
     return MLSYS_OK;
 }
 
-static mlsys_status own_values(const mlsi_graph *g, int32_t n, const mlsys_value *in,
-                               const char *what, int32_t *out) {
+mlsys_status mlsi_graph_own_values(const mlsi_graph *g, int32_t n, const mlsys_value *in,
+                                   const char *what, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = -1;
         if (in[i] && own_value(g, in[i], what, &out[i]) != MLSYS_OK)
@@ -207,7 +207,7 @@ mlsys_status mlsys_graph_op(mlsys_graph graph, const char *op, int32_t n_in, con
     API_NOT_NULL(op, "graph_op: op");
     MLSI_TRY(check_counts("graph_op", n_in, in, n_out, out));
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_op: g", &g);
-    if (st == MLSYS_OK) st = own_values(g, n_in, in, op, values);
+    if (st == MLSYS_OK) st = mlsi_graph_own_values(g, n_in, in, op, values);
     for (int i = 0; i < n_out; i++)
         out[i] = 0; /* now: in and out may be one array */
     if (st == MLSYS_OK && attrs)
@@ -247,7 +247,7 @@ mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_grap
     if (op == MLSI_OP_CALL && g2)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: g2 is given, but call takes one function");
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g);
-    if (st == MLSYS_OK) st = own_values(g, n_in, in, kind, values);
+    if (st == MLSYS_OK) st = mlsi_graph_own_values(g, n_in, in, kind, values);
     for (int i = 0; i < n_out; i++)
         out[i] = 0;
     int64_t before = g ? g->n_funcs : 0;
@@ -290,6 +290,29 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
         else if (shape)
             memcpy(shape, t->dims, sizeof *shape * (size_t)t->rank);
     }
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+mlsys_status mlsys_graph_find(mlsys_graph graph, const char *name, mlsys_value *out) {
+    mlsi_graph *g;
+    int32_t found = -1;
+    API_NOT_NULL(name, "graph_find: name");
+    API_NOT_NULL(out, "graph_find: out");
+    *out = 0;
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_find: g", &g));
+    const mlsi_func *f = &g->funcs[0];
+    for (int64_t i = 0; i < f->n_inputs && found < 0; i++) {
+        const char *have = f->values[f->inputs[i]].name;
+        if (have && !strcmp(have, name)) found = f->inputs[i];
+    }
+    for (int64_t i = 0; i < f->n_outputs && found < 0; i++)
+        if (f->outputs[i].name && !strcmp(f->outputs[i].name, name)) found = f->outputs[i].value;
+    mlsys_status st = MLSYS_OK;
+    if (found < 0)
+        st = mlsi_fail(MLSYS_E_NOTFOUND, "graph_find: no input or output \"%.96s\"", name);
+    else
+        *out = public_value(g, found);
     mlsi_unpin_exclusive(g);
     return st;
 }

@@ -224,3 +224,15 @@ MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance
                "a product's adjoint keeps the order of the other operand's axes")
 MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
                "a loop's state is replayed one turn too far")
+MLSI_FAULT_ROW(LORA_SCALE, "src/model/decoder.c", "e2e/check_lora",
+               "inference leaves out the scale of a model's adapters")
+MLSI_FAULT_ROW(TRAIN_POSITION, "src/model/decoder.c", "e2e/check_lora",
+               "positions of a training graph start at 1")
+MLSI_FAULT_ROW(SAVE_MERGE, "src/model/save.c", "e2e/check_lora",
+               "a saved matrix is written without its adapter")
+MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/model/file_write.c", "unit/check_model_save",
+               "what was written before a failure is left beside the old file")
+MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer",
+               "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_NO_SKIP, "src/train/update.c", "unit/check_trainer",
+               "an update by gradients that are not finite is made")

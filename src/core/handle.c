@@ -42,9 +42,9 @@ static _Atomic uint64_t free_list; /* tag : 40 | slot : 24; the tag defeats ABA 
 static _Thread_local uint32_t doomed; /* objects that this thread has to destroy */
 static _Thread_local int destroying;
 
-static const char *const kind_names[] = {"handle",  "config", "context",   "device",
-                                         "stream",  "event",  "tensor",    "graph",
-                                         "program", "model",  "tokenizer", "generator"};
+static const char *const kind_names[] = {"handle",    "config",    "context", "device",  "stream",
+                                         "event",     "tensor",    "graph",   "program", "model",
+                                         "tokenizer", "generator", "tape",    "dataset", "trainer"};
 enum { KIND_COUNT = (int)(sizeof kind_names / sizeof kind_names[0]) };
 
 static uint32_t handle_slot(uint64_t h) { return (uint32_t)(h >> 8) & ((1u << SLOT_BITS) - 1); }

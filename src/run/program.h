@@ -12,7 +12,7 @@
 #include "ir/ops/op_def.h"
 #include "ir/passes/passes.h"
 
-enum { MLSI_MAX_ARGS = 1024 }; /* inputs or outputs of a program */
+enum { MLSI_MAX_ARGS = 2048 }; /* inputs or outputs of a program */
 
 typedef enum mlsi_slot_kind {
     MLSI_SLOT_INPUT = 1, /* a run's input tensor */

@@ -1,0 +1,121 @@
+#include "api/api.h"
+#include "api/api_graph.h"
+#include "train/trainer.h"
+
+enum { MAX_PARAMETERS = MLSI_MAX_ARGS };
+
+static void unpin_all(int32_t n, mlsi_tensor **t) {
+    for (int32_t i = 0; i < n; i++)
+        mlsi_unpin(t[i]);
+}
+
+/* On failure none stay pinned. */
+static mlsys_status pin_all(const mlsi_object *owner, const char *what, int32_t n,
+                            const mlsys_tensor *handles, mlsi_tensor **out) {
+    for (int32_t i = 0; i < n; i++) {
+        mlsi_tensor *t = NULL;
+        mlsys_status st = mlsi_pin(handles[i], MLSYS_KIND_TENSOR, what, &t);
+        if (st == MLSYS_OK) st = mlsi_api_same_ctx(owner, &t->object, what);
+        if (st != MLSYS_OK) {
+            mlsi_unpin(t);
+            unpin_all(i, out);
+            return mlsi_fail_in(st, "tensor %d", i);
+        }
+        out[i] = t;
+    }
+    return MLSYS_OK;
+}
+
+static mlsys_status own_values(const mlsi_graph *g, mlsys_value loss, int32_t n,
+                               const mlsys_value *params, int32_t *l, int32_t *p) {
+    MLSI_TRY(mlsi_graph_own_values(g, 1, &loss, "trainer_create: loss", l));
+    MLSI_TRY(mlsi_graph_own_values(g, n, params, "trainer_create: params", p));
+    bool given = *l >= 0;
+    for (int32_t i = 0; i < n; i++)
+        given = given && p[i] >= 0;
+    return given ? MLSYS_OK
+                 : mlsi_fail(MLSYS_E_ARG, "trainer_create: loss or a parameter is 0, no value");
+}
+
+static mlsys_status create(const mlsi_graph *g, mlsys_value loss, int32_t n,
+                           const mlsys_value *params, const mlsys_tensor *initial, mlsi_stream *s,
+                           const mlsi_config *c, mlsys_trainer *out) {
+    mlsi_tensor *tensors[MAX_PARAMETERS];
+    int32_t values[MAX_PARAMETERS], l;
+    MLSI_TRY(mlsi_api_same_ctx(&g->object, &s->object, "trainer_create: stream"));
+    MLSI_TRY(own_values(g, loss, n, params, &l, values));
+    MLSI_TRY(pin_all(&g->object, "trainer_create: initial", n, initial, tensors));
+    mlsys_status st = mlsi_trainer_create(g, l, n, values, tensors, s, c, out);
+    unpin_all(n, tensors);
+    return st;
+}
+
+mlsys_status mlsys_trainer_create(mlsys_graph graph, mlsys_value loss, int32_t n,
+                                  const mlsys_value *params, const mlsys_tensor *initial,
+                                  mlsys_stream stream, mlsys_config config, mlsys_trainer *out) {
+    API_COMPUTES;
+    mlsi_graph *g = NULL;
+    mlsi_stream *s = NULL;
+    mlsi_config *c = NULL;
+    API_OUT_HANDLE(out, "trainer_create: out");
+    API_NOT_NULL(params, "trainer_create: params");
+    API_NOT_NULL(initial, "trainer_create: initial");
+    if (n < 1 || n > MAX_PARAMETERS)
+        return mlsi_fail(MLSYS_E_ARG, "trainer_create: n is %d, outside 1..%d", n, MAX_PARAMETERS);
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "trainer_create: g", &g));
+    mlsys_status st = mlsi_pin(stream, MLSYS_KIND_STREAM, "trainer_create: stream", &s);
+    if (st == MLSYS_OK && config)
+        st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "trainer_create: config", &c);
+    if (st == MLSYS_OK) st = create(g, loss, n, params, initial, s, c, out);
+    mlsi_unpin_exclusive(c);
+    mlsi_unpin(s);
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+mlsys_status mlsys_trainer_step(mlsys_trainer trainer, int32_t n_in, const mlsys_tensor *in,
+                                double *loss) {
+    API_COMPUTES;
+    mlsi_trainer *t;
+    mlsi_stream *s = NULL;
+    mlsi_tensor *tensors[MLSI_MAX_ARGS];
+    if (n_in < 0 || n_in > MLSI_MAX_ARGS)
+        return mlsi_fail(MLSYS_E_ARG, "trainer_step: n_in is %d, outside 0..%d", n_in,
+                         MLSI_MAX_ARGS);
+    if (n_in) API_NOT_NULL(in, "trainer_step: in");
+    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, "trainer_step: t", &t));
+    mlsys_status st =
+        mlsi_pin_exclusive(t->stream_handle, MLSYS_KIND_STREAM, "trainer_step: stream", &s);
+    if (st == MLSYS_OK) {
+        st = pin_all(&t->object, "trainer_step: in", n_in, in, tensors);
+        if (st == MLSYS_OK) {
+            st = mlsi_trainer_step(t, n_in, tensors, loss);
+            unpin_all(n_in, tensors);
+        }
+    }
+    mlsi_unpin_exclusive(s);
+    mlsi_unpin_exclusive(t);
+    return st;
+}
+
+mlsys_status mlsys_trainer_stat(mlsys_trainer trainer, const char *name, double *out) {
+    API_COMPUTES;
+    mlsi_trainer *t;
+    API_NOT_NULL(name, "trainer_stat: name");
+    API_NOT_NULL(out, "trainer_stat: out");
+    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, "trainer_stat: t", &t));
+    mlsys_status st = mlsi_trainer_stat(t, name, out);
+    mlsi_unpin_exclusive(t);
+    return st;
+}
+
+mlsys_status mlsys_trainer_tensor(mlsys_trainer trainer, const char *name, mlsys_tensor *out) {
+    API_COMPUTES;
+    mlsi_trainer *t;
+    API_OUT_HANDLE(out, "trainer_tensor: out");
+    API_NOT_NULL(name, "trainer_tensor: name");
+    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, "trainer_tensor: t", &t));
+    mlsys_status st = mlsi_trainer_tensor(t, name, out);
+    mlsi_unpin_exclusive(t);
+    return st;
+}
