@@ -67,6 +67,12 @@ BASE_CFLAGS += -DMLSI_HAVE_UTF8PROC=1 $(shell $(PKG_CONFIG) --cflags libutf8proc
 LIBS += $(shell $(PKG_CONFIG) --libs libutf8proc)
 PC_REQUIRES += libutf8proc
 endif
+HAVE_JANSSON := $(shell $(PKG_CONFIG) --exists jansson 2>/dev/null && echo 1)
+ifeq ($(HAVE_JANSSON),1)
+BASE_CFLAGS += -DMLSI_HAVE_JANSSON=1 $(shell $(PKG_CONFIG) --cflags jansson)
+LIBS += $(shell $(PKG_CONFIG) --libs jansson)
+PC_REQUIRES += jansson
+endif
 
 # CUDA=auto compiles src/cuda/**/*.cu when nvcc is found, 1 fails without it, 0 never looks.
 ifeq ($(filter $(CUDA),auto 0 1),)

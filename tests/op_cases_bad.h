@@ -337,6 +337,8 @@ OP_BAD(custom, "f32[3]", "op_index=-1", 1, MLSYS_E_ARG, "custom: attribute op_in
 
 OP_BAD(stop_gradient, "q4_0[32]", "", 1, MLSYS_E_DTYPE,
        "stop_gradient: operand 0 (x): dtype q4_0, expected float or int or bool")
+OP_BAD(barrier, "f32[3]", "id=-1", 1, MLSYS_E_ARG, "barrier: attribute id: -1 is negative")
+OP_BAD(barrier, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "barrier: 2 operands given")
 OP_BAD(stop_gradient, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "stop_gradient: 2 operands given")
 
 /* ---- optimisers ---------------------------------------------------------------------------- */

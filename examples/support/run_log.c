@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 double run_seconds(void) {
     struct timespec t;
@@ -13,15 +14,15 @@ double run_seconds(void) {
 }
 
 int run_log_begin(run_log *r, long first, long total, const char *unit) {
-    double flops = r->flops;
     memset(r, 0, sizeof *r);
-    r->flops = flops;
     r->first = first;
     r->total = total;
     r->unit = unit;
-    r->loss = malloc(sizeof *r->loss * (size_t)(total > first ? total - first : 1));
+    size_t bytes = sizeof *r->loss * (size_t)(total > first ? total - first : 1);
+    r->loss = malloc(bytes);
+    r->seconds = malloc(bytes);
     r->started = r->shown = r->ended = run_seconds();
-    return r->loss != NULL;
+    return r->loss && r->seconds;
 }
 
 /* Losses jump from batch to batch: the mean of at most the last n. */
@@ -41,17 +42,21 @@ static void print_rates(FILE *f, const run_log *r) {
 }
 
 void run_log_step(run_log *r, double loss, double units) {
-    r->loss[r->done++] = loss;
+    double now = run_seconds();
+    r->loss[r->done] = loss;
+    r->seconds[r->done++] = now - r->ended;
     r->units += units;
-    r->ended = run_seconds();
+    r->ended = now;
     long steps = r->total - r->first;
-    if (r->ended - r->shown < 1 && r->done > 1 && r->done < steps) return;
+    int terminal = isatty(2);
+    if (r->ended - r->shown < (terminal ? 0.5 : 15) && r->done > 1 && r->done < steps) return;
     double left = (r->ended - r->started) / (double)r->done * (double)(steps - r->done);
     r->shown = r->ended;
-    fprintf(stderr, "step %ld/%ld  loss %.4f  ", r->first + r->done, r->total,
-            recent(r, r->done, 10));
+    fprintf(stderr, "%sstep %ld/%ld  loss %.4f  ", terminal ? "\r\033[K" : "", r->first + r->done,
+            r->total, recent(r, r->done, 10));
     print_rates(stderr, r);
-    fprintf(stderr, "  %ld:%02ld left\n", (long)left / 60, (long)left % 60);
+    fprintf(stderr, "  %ld:%02ld left%s", (long)left / 60, (long)left % 60,
+            terminal && r->done < steps ? "" : "\n");
 }
 
 void run_log_end(run_log *r) {
@@ -138,5 +143,6 @@ int run_log_curve(const run_log *r, const char *path, const char *title) {
 
 void run_log_free(run_log *r) {
     free(r->loss);
-    r->loss = NULL;
+    free(r->seconds);
+    r->loss = r->seconds = NULL;
 }

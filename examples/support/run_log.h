@@ -6,10 +6,10 @@
 typedef struct run_log {
     const char *unit; /* what a step consumes: "tokens", "images" */
     long first, total;
-    double flops; /* of one step; 0: unknown */
+    double flops; /* of one step, for whoever knows it after the first; 0: unknown */
     /* kept by the functions below */
     long done;
-    double *loss; /* [total - first] */
+    double *loss, *seconds; /* [total - first] of each step: its loss, how long it took */
     double units, started, shown, ended;
 } run_log;
 

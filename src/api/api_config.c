@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "autodiff/checkpoint.h"
 #include "engine/generator.h"
 #include "ir/ops/op_def.h"
 #include "model/arch.h"
@@ -81,6 +82,7 @@ static const struct {
     {"model_save", mlsi_model_save_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
     {"trainer", mlsi_trainer_config_keys},
+    {"gradient", mlsi_gradient_config_keys},
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {

@@ -1,5 +1,6 @@
 #include "api/api.h"
 #include "api/api_graph.h"
+#include "autodiff/forward.h"
 #include "autodiff/reverse.h"
 #include "run/program.h"
 
@@ -318,9 +319,9 @@ mlsys_status mlsys_graph_find(mlsys_graph graph, const char *name, mlsys_value *
 }
 
 /* y, seeds, x and dx one behind the other in v. */
-static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
-                             const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
-                             int32_t *v, mlsys_value *dx) {
+static mlsys_status gradient(mlsi_graph *g, const mlsi_checkpoint *c, int32_t n_y,
+                             const mlsys_value *y, const mlsys_value *seeds, int32_t n_x,
+                             const mlsys_value *x, int32_t *v, mlsys_value *dx) {
     int32_t *seed = v + n_y, *by = seed + n_y, *out = by + n_x;
     for (int32_t j = 0; j < n_x; j++)
         MLSI_TRY(own_value(g, x[j], "graph_gradient: x", &by[j]));
@@ -329,7 +330,7 @@ static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
         MLSI_TRY(own_value(g, y[i], "graph_gradient: y", &v[i]));
         if (seeds && seeds[i]) MLSI_TRY(own_value(g, seeds[i], "graph_gradient: seeds", &seed[i]));
     }
-    MLSI_TRY(mlsi_gradient(g, 0, n_y, v, seed, n_x, by, out));
+    MLSI_TRY(mlsi_gradient_keeping(g, 0, c, n_y, v, seed, n_x, by, out));
     for (int32_t j = 0; j < n_x; j++)
         dx[j] = out[j] < 0 ? 0 : public_value(g, out[j]);
     return MLSYS_OK;
@@ -339,8 +340,9 @@ mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_va
                                   const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
                                   mlsys_config config, mlsys_value *dx) {
     mlsi_graph *g;
+    mlsi_config *settings = NULL;
+    mlsi_checkpoint c;
     int32_t *v;
-    (void)config;
     API_NOT_NULL(y, "graph_gradient: y");
     API_NOT_NULL(x, "graph_gradient: x");
     API_NOT_NULL(dx, "graph_gradient: dx");
@@ -349,9 +351,54 @@ mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_va
                          MAX_GRADIENTS);
     memset(dx, 0, sizeof *dx * (size_t)n_x);
     MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_gradient: g", &g));
+    mlsys_status st = MLSYS_OK;
+    if (config)
+        st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "graph_gradient: config", &settings);
+    if (st == MLSYS_OK) st = mlsi_checkpoint_read(settings, &c);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
+    if (st == MLSYS_OK) {
+        st = gradient(g, &c, n_y, y, seeds, n_x, x, v, dx);
+        mlsi_mem_free(g->alloc, v);
+    }
+    mlsi_unpin_exclusive(settings);
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+/* x, dx, y and dy one behind the other in v. */
+static mlsys_status tangent(mlsi_graph *g, int32_t n_x, const mlsys_value *x, const mlsys_value *dx,
+                            int32_t n_y, const mlsys_value *y, int32_t *v, mlsys_value *dy) {
+    int32_t *by = v + n_x, *of = by + n_x, *out = of + n_y;
+    for (int32_t j = 0; j < n_x; j++) {
+        by[j] = -1;
+        MLSI_TRY(own_value(g, x[j], "graph_tangent: x", &v[j]));
+        if (dx[j]) MLSI_TRY(own_value(g, dx[j], "graph_tangent: dx", &by[j]));
+    }
+    for (int32_t i = 0; i < n_y; i++)
+        MLSI_TRY(own_value(g, y[i], "graph_tangent: y", &of[i]));
+    MLSI_TRY(mlsi_tangent(g, 0, n_x, v, by, n_y, of, out));
+    for (int32_t i = 0; i < n_y; i++)
+        dy[i] = out[i] < 0 ? 0 : public_value(g, out[i]);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsys_graph_tangent(mlsys_graph graph, int32_t n_x, const mlsys_value *x,
+                                 const mlsys_value *dx, int32_t n_y, const mlsys_value *y,
+                                 mlsys_value *dy) {
+    mlsi_graph *g;
+    int32_t *v;
+    API_NOT_NULL(x, "graph_tangent: x");
+    API_NOT_NULL(dx, "graph_tangent: dx");
+    API_NOT_NULL(y, "graph_tangent: y");
+    API_NOT_NULL(dy, "graph_tangent: dy");
+    if (n_y < 1 || n_x < 1 || n_y > MAX_GRADIENTS || n_x > MAX_GRADIENTS)
+        return mlsi_fail(MLSYS_E_ARG, "graph_tangent: %d outputs by %d values, 1 to %d", n_y, n_x,
+                         MAX_GRADIENTS);
+    memset(dy, 0, sizeof *dy * (size_t)n_y);
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_tangent: g", &g));
     mlsys_status st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
     if (st == MLSYS_OK) {
-        st = gradient(g, n_y, y, seeds, n_x, x, v, dx);
+        st = tangent(g, n_x, x, dx, n_y, y, v, dy);
         mlsi_mem_free(g->alloc, v);
     }
     mlsi_unpin_exclusive(g);

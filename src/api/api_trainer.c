@@ -1,6 +1,7 @@
 #include "api/api.h"
 #include "api/api_graph.h"
-#include "train/trainer.h"
+#include "model/safetensors.h"
+#include "train/state_file.h"
 
 enum { MAX_PARAMETERS = MLSI_MAX_ARGS };
 
@@ -118,4 +119,60 @@ mlsys_status mlsys_trainer_tensor(mlsys_trainer trainer, const char *name, mlsys
     mlsys_status st = mlsi_trainer_tensor(t, name, out);
     mlsi_unpin_exclusive(t);
     return st;
+}
+
+mlsys_status mlsys_trainer_save(mlsys_trainer trainer, const char *path) {
+    API_COMPUTES;
+    mlsi_trainer *t;
+    API_NOT_NULL(path, "trainer_save: path");
+    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, "trainer_save: t", &t));
+    mlsys_status st = mlsi_trainer_save(t, path);
+    mlsi_unpin_exclusive(t);
+    return st;
+}
+
+mlsys_status mlsys_trainer_load(mlsys_trainer trainer, const char *path) {
+    API_COMPUTES;
+    mlsi_trainer *t;
+    API_NOT_NULL(path, "trainer_load: path");
+    MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, "trainer_load: t", &t));
+    mlsys_status st = mlsi_trainer_load(t, path);
+    mlsi_unpin_exclusive(t);
+    return st;
+}
+
+static mlsys_status check_texts(const char *what, int32_t n, const char *const *texts) {
+    if (n) API_NOT_NULL(texts, what);
+    for (int32_t i = 0; i < n; i++)
+        if (!texts[i]) return mlsi_fail(MLSYS_E_ARG, "%s[%d] is NULL", what, i);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsys_tensors_save(const char *path, int32_t n, const char *const *names,
+                                const mlsys_tensor *tensors, int32_t n_meta,
+                                const char *const *keys, const char *const *values) {
+    API_COMPUTES;
+    mlsi_alloc *a = &mlsi_alloc_process;
+    mlsi_named_view *views = NULL;
+    mlsi_tensor **pinned = NULL;
+    int32_t held = 0;
+    API_NOT_NULL(path, "tensors_save: path");
+    if (n < 0 || n_meta < 0)
+        return mlsi_fail(MLSYS_E_ARG, "tensors_save: n is %d, n_meta %d", n, n_meta);
+    MLSI_TRY(check_texts("tensors_save: names", n, names));
+    MLSI_TRY(check_texts("tensors_save: keys", n_meta, keys));
+    MLSI_TRY(check_texts("tensors_save: values", n_meta, values));
+    if (n) API_NOT_NULL(tensors, "tensors_save: tensors");
+    mlsys_status st = MLSI_NEW_N(a, n, &views);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(a, n, &pinned);
+    for (; held < n && st == MLSYS_OK; held += st == MLSYS_OK) {
+        st = mlsi_pin(tensors[held], MLSYS_KIND_TENSOR, "tensors_save: tensors", &pinned[held]);
+        if (st == MLSYS_OK)
+            views[held] = (mlsi_named_view){names[held], mlsi_tensor_view_of(pinned[held])};
+    }
+    if (st == MLSYS_OK) st = mlsi_safetensors_write(a, path, n, views, n_meta, keys, values);
+    unpin_all(held, pinned);
+    mlsi_mem_free(a, pinned);
+    mlsi_mem_free(a, views);
+    return st == MLSYS_OK ? st : mlsi_fail_in(st, "tensors_save");
 }

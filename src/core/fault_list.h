@@ -236,3 +236,23 @@ MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer",
                "parameters that should not decay do")
 MLSI_FAULT_ROW(TRAIN_NO_SKIP, "src/train/update.c", "unit/check_trainer",
                "an update by gradients that are not finite is made")
+MLSI_FAULT_ROW(ST_DATA_BOUND, "src/model/safetensors.c", "unit/check_safetensors",
+               "a tensor's bytes may reach past the end of a safetensors file")
+MLSI_FAULT_ROW(ST_SHAPE_BYTES, "src/model/safetensors.c", "unit/check_safetensors",
+               "offsets need not fit dtype and shape")
+MLSI_FAULT_ROW(ST_OVERLAP, "src/model/safetensors.c", "unit/check_safetensors",
+               "tensors may overlap and leave gaps")
+MLSI_FAULT_ROW(ST_DUPLICATE, "src/model/safetensors.c", "unit/check_safetensors",
+               "a tensor may be given twice")
+MLSI_FAULT_ROW(TRAIN_FILE_SUM, "src/train/state_file.c", "e2e/check_resume",
+               "a checkpoint's SHA-256 is not compared")
+MLSI_FAULT_ROW(TRAIN_FILE_MOMENTS, "src/train/state_file.c", "e2e/check_resume",
+               "what the optimiser keeps is not restored from a checkpoint")
+MLSI_FAULT_ROW(TANGENT_SEED, "src/autodiff/forward.c", "conformance/check_tangents",
+               "a tangent is along ones, whatever the direction")
+MLSI_FAULT_ROW(CHECKPOINT_REDRAW, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "random numbers that are computed again are others: redrawn dropout")
+MLSI_FAULT_ROW(CHECKPOINT_MERGED, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "copies read without a barrier and are merged with their originals")
+MLSI_FAULT_ROW(CHECKPOINT_WRONG, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "a segment is computed again from another kept value of the same type")

@@ -60,6 +60,10 @@ typedef struct mlsi_attr_random {
     int64_t dtype, kind;
     mlsi_list shape;
 } mlsi_attr_random; /* in: key i64, stream i64 */
+/* Barriers with different ids are different values, also of the same operand. */
+typedef struct mlsi_attr_barrier {
+    int64_t id;
+} mlsi_attr_barrier;
 /* Empty axes = all. */
 typedef struct mlsi_attr_reduce {
     mlsi_list axes;

@@ -70,6 +70,7 @@ MLSI_OP(FMA, fma, elementwise)
 /* data movement */
 MLSI_OP(COPY, copy, movement)
 MLSI_OP(STOP_GRADIENT, stop_gradient, movement)
+MLSI_OP(BARRIER, barrier, movement)
 MLSI_OP(RESHAPE, reshape, movement)
 MLSI_OP(BROADCAST, broadcast, movement)
 MLSI_OP(TRANSPOSE, transpose, movement)

@@ -85,7 +85,7 @@ static mlsys_value adapter_half(decoder *d, const char *name, bool trained, cons
 /* y + scale * ((x A^T) B^T) where the matrix has an adapter, else y. */
 static mlsys_value adapted(decoder *d, mlsys_value x, mlsys_value y, int64_t layer,
                            const char *part, int64_t n_out, int64_t n_in) {
-    char a[96], b[96];
+    char a[96], b[112];
     if (layer < 0)
         snprintf(a, sizeof a, "%s", part);
     else

@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include "model/safetensors.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -38,6 +40,10 @@ static mlsys_status load(mlsi_model *m, mlsi_ctx *ctx, const char *path,
                          const mlsi_config *config) {
     bool map = mlsi_config_i64(config, "mmap", 1) != 0;
     MLSI_TRY(mlsi_file_bytes_open(&ctx->alloc, path, map, &m->file));
+    size_t n = strlen(path);
+    bool named = n > 12 && !strcmp(path + n - 12, ".safetensors");
+    if (named || mlsi_safetensors_looks(m->file.data, m->file.size))
+        return mlsi_safetensors_open(&ctx->alloc, path, m->file.data, m->file.size, &m->gguf);
     return mlsi_gguf_open(&ctx->alloc, path, m->file.data, m->file.size, &m->gguf);
 }
 
@@ -57,9 +63,9 @@ mlsys_status mlsi_model_open(mlsi_ctx *ctx, const char *path, const mlsi_config 
         return mlsi_fail_in(st, "model_open");
     }
     mlsi_log(ctx, MLSYS_LOG_INFO, "model",
-             "%s: GGUF v%u, %" PRIu64 " metadata keys, %" PRIu64 " tensors, %" PRIu64 " bytes %s",
-             m->gguf->file, m->gguf->version, m->gguf->n_kv, m->gguf->n_tensors, m->file.size,
-             m->file.mapped ? "mapped" : "read");
+             "%s: %s, %" PRIu64 " metadata keys, %" PRIu64 " tensors, %" PRIu64 " bytes %s",
+             m->gguf->file, m->gguf->version ? "GGUF" : "safetensors", m->gguf->n_kv,
+             m->gguf->n_tensors, m->file.size, m->file.mapped ? "mapped" : "read");
     return MLSYS_OK;
 }
 
@@ -98,6 +104,18 @@ static mlsys_status storage_of(mlsi_model *m, const mlsi_gguf_tensor *t, mlsi_st
     return st;
 }
 
+/* Safetensors files may have a tensor anywhere. */
+static mlsys_status aligned_copy(mlsi_device *cpu, const mlsi_gguf_tensor *t, mlsys_tensor *out) {
+    mlsi_tensor *copy;
+    MLSI_TRY(mlsi_tensor_new(cpu, &t->layout, out));
+    mlsys_status st = mlsi_pin(*out, MLSYS_KIND_TENSOR, "model_tensor: copy", &copy);
+    if (st == MLSYS_OK) {
+        memcpy(mlsi_tensor_view_of(copy).data, t->data, t->bytes);
+        mlsi_unpin(copy);
+    }
+    return st;
+}
+
 mlsys_status mlsi_model_tensor(mlsi_model *m, const mlsi_gguf_tensor *t, mlsys_tensor *out) {
     mlsys_device handle;
     mlsi_device *cpu = NULL;
@@ -109,8 +127,12 @@ mlsys_status mlsi_model_tensor(mlsi_model *m, const mlsi_gguf_tensor *t, mlsys_t
                                 &change->tensor->layout, out);
     MLSI_TRY(mlsi_device_get(m->object.ctx, MLSYS_CPU, 0, &handle));
     mlsys_status st = mlsi_pin(handle, MLSYS_KIND_DEVICE, "model_tensor: device", &cpu);
-    if (st == MLSYS_OK) st = storage_of(m, t, &storage);
-    if (st == MLSYS_OK) st = mlsi_tensor_make(cpu, storage, &t->layout, out);
+    if (st == MLSYS_OK && (uintptr_t)t->data % (uintptr_t)mlsi_dtype_align(t->layout.dtype)) {
+        st = aligned_copy(cpu, t, out);
+    } else {
+        if (st == MLSYS_OK) st = storage_of(m, t, &storage);
+        if (st == MLSYS_OK) st = mlsi_tensor_make(cpu, storage, &t->layout, out);
+    }
     mlsi_storage_release(storage);
     mlsi_unpin(cpu);
     mlsi_handle_release(handle, "model_tensor: device");
@@ -127,9 +149,12 @@ static void describe_tensor(const mlsi_gguf_tensor *t, mlsi_text *out) {
 
 void mlsi_model_describe(const mlsi_model *m, mlsi_text *out) {
     const mlsi_gguf *g = m->gguf;
-    mlsi_text_add(
-        out, "format: GGUF v%u\nbytes: %" PRIu64 "\nmetadata: %" PRIu64 "\ntensors: %" PRIu64 "\n",
-        g->version, g->size, g->n_kv, g->n_tensors);
+    if (g->version)
+        mlsi_text_add(out, "format: GGUF v%u\n", g->version);
+    else
+        mlsi_text_add(out, "format: safetensors\n");
+    mlsi_text_add(out, "bytes: %" PRIu64 "\nmetadata: %" PRIu64 "\ntensors: %" PRIu64 "\n", g->size,
+                  g->n_kv, g->n_tensors);
     for (uint64_t i = 0; i < g->n_kv; i++) {
         mlsi_text_add(out, "%s: ", g->kv[i].key);
         mlsi_gguf_value_text(&g->kv[i], true, SHOWN_ITEMS, out);

@@ -137,6 +137,9 @@ mlsys_status mlsi_model_save(mlsi_model *m, const char *path, const mlsi_config 
     int n;
     const mlsi_config_key *table = mlsi_model_save_config_keys(&n);
     MLSI_TRY(mlsi_config_check(config, "model_save", table, n));
+    if (!m->gguf->version)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "model_save: %s: not a model from a GGUF file",
+                         m->gguf->file);
     const char *dtype = mlsi_config_str(config, "dtype", "f32");
     s.dtype = mlsi_dtype_by_name(dtype);
     if (s.dtype != MLSYS_F32 && s.dtype != MLSYS_F16 && s.dtype != MLSYS_BF16)

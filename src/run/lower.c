@@ -100,12 +100,12 @@ static void mark_uses(lowering *lo) {
         if (r->slots[s].kind == MLSI_SLOT_OUTPUT) r->slots[s].last = (int32_t)r->n_steps;
 }
 
-/* The whole slot, contiguous: the slot's own value, or reshapes of it. */
+/* The whole slot, contiguous: the slot's own value, or reshapes and barriers of it. */
 static bool covers_slot(const lowering *lo, int32_t v) {
     while (lo->r->slots[slot_of(lo, v)].value != v) {
         const mlsi_value_def *def = &lo->f->values[v];
         const mlsi_node *node = def->kind == MLSI_VALUE_NODE ? &lo->f->nodes[def->index] : NULL;
-        if (!node || node->op != MLSI_OP_RESHAPE) return false;
+        if (!node || (node->op != MLSI_OP_RESHAPE && node->op != MLSI_OP_BARRIER)) return false;
         v = node->in[0];
     }
     return lo->facts[v].contiguous;

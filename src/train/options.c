@@ -28,7 +28,12 @@ static const mlsi_config_key keys[] = {
     {"loss_scale", 'f', "by precision", 0, 1e30,
      "f16: the first factor of the loss, a power of two (65536); others: 0 = none"},
     {"loss_scale_period", 'i', "2000", 1, 1e15, "good updates after which the loss scale doubles"},
-    {"checkpoint", 's', "none", 0, 0, "as of the scope \"gradient\""},
+    {"checkpoint", 's', "none", 0, 0,
+     "what is kept for the backward pass: none (all that it reads), every, sqrt, ops, bytes"},
+    {"checkpoint_every", 'i', "32", 1, 1e9, "every: nodes per segment"},
+    {"checkpoint_keep", 's', "dot_general,matmul,quant_matmul,conv,attention", 0, 0,
+     "ops: whose results are kept"},
+    {"checkpoint_bytes", 'i', "0", 0, 9e18, "bytes: of forward values alive in the backward pass"},
     {"resume", 's', "exact", 0, 0,
      "what a loaded file must agree in: exact (the model and all settings) or state (parameters "
      "and "
@@ -82,30 +87,32 @@ static mlsys_status check_list(const char *key, const char *list) {
     return MLSYS_OK;
 }
 
-/* Keys that another scope reads. */
-static mlsys_status pass_on(const mlsi_config *from, const char *const *names, int n,
-                            mlsys_config *out) {
-    mlsi_config *c;
+/* Keys that another scope reads, by their names here and there. */
+static mlsys_status pass_on(const mlsi_config *from, const char *const (*names)[2], int n,
+                            mlsys_config *out, mlsi_config **pinned) {
     MLSI_TRY(mlsi_config_create(out));
-    mlsys_status st = mlsi_pin(*out, MLSYS_KIND_CONFIG, "trainer: config", &c);
+    mlsys_status st = mlsi_pin(*out, MLSYS_KIND_CONFIG, "trainer: config", pinned);
     for (int i = 0; i < n && st == MLSYS_OK; i++) {
-        const mlsi_config_entry *e = mlsi_config_find(from, names[i]);
-        if (e) st = mlsi_config_set(c, names[i], e);
+        const mlsi_config_entry *e = mlsi_config_find(from, names[i][0]);
+        if (e) st = mlsi_config_set(*pinned, names[i][1], e);
     }
-    mlsi_unpin(c);
     return st;
 }
 
-static mlsys_status read_compile(mlsi_ctx *ctx, const mlsi_config *from, mlsi_trainer_options *o) {
-    static const char *const names[] = {"numerics", "isa", "passes_off", "plan", "verify"};
-    static const char *const gradient[] = {"checkpoint"};
-    mlsi_config *c;
-    MLSI_TRY(pass_on(from, gradient, 1, &o->gradient_config));
-    MLSI_TRY(pass_on(from, names, 5, &o->compile_config));
-    MLSI_TRY(mlsi_pin(o->compile_config, MLSYS_KIND_CONFIG, "trainer: config", &c));
-    mlsys_status st = mlsi_compile_options_read(ctx, c, &o->compile);
-    mlsi_unpin(c);
-    return st;
+static mlsys_status read_others(mlsi_ctx *ctx, const mlsi_config *from, mlsi_trainer_options *o) {
+    static const char *const compile[][2] = {{"numerics", "numerics"},
+                                             {"isa", "isa"},
+                                             {"passes_off", "passes_off"},
+                                             {"plan", "plan"},
+                                             {"verify", "verify"}};
+    static const char *const gradient[][2] = {{"checkpoint", "checkpoint"},
+                                              {"checkpoint_every", "every"},
+                                              {"checkpoint_keep", "keep"},
+                                              {"checkpoint_bytes", "bytes"}};
+    MLSI_TRY(pass_on(from, gradient, 4, &o->gradient_config, &o->gradient_pinned));
+    MLSI_TRY(mlsi_checkpoint_read(o->gradient_pinned, &o->checkpoint));
+    MLSI_TRY(pass_on(from, compile, 5, &o->compile_config, &o->compile_pinned));
+    return mlsi_compile_options_read(ctx, o->compile_pinned, &o->compile);
 }
 
 static mlsys_status read_numbers(const mlsi_config *c, mlsi_trainer_options *o) {
@@ -128,7 +135,6 @@ static mlsys_status read_numbers(const mlsi_config *c, mlsi_trainer_options *o) 
     o->clip = mlsi_config_f64(c, "clip", 0);
     o->ema = mlsi_config_f64(c, "ema", 0);
     o->accumulate = mlsi_config_i64(c, "accumulate", 1);
-    o->checkpoint = mlsi_config_str(c, "checkpoint", "none");
     MLSI_TRY(check_list("no_decay", o->no_decay));
     return check_list("adam_for", o->adam_for);
 }
@@ -167,10 +173,12 @@ mlsys_status mlsi_trainer_options_read(mlsi_ctx *ctx, const mlsi_config *c,
     o->same_settings = chosen == 0;
     MLSI_TRY(read_numbers(c, o));
     MLSI_TRY(read_precision(c, o));
-    return read_compile(ctx, c, o);
+    return read_others(ctx, c, o);
 }
 
 void mlsi_trainer_options_free(mlsi_trainer_options *o) {
+    mlsi_unpin(o->compile_pinned);
+    mlsi_unpin(o->gradient_pinned);
     mlsys_release(o->compile_config);
     mlsys_release(o->gradient_config);
     o->compile_config = o->gradient_config = NULL;

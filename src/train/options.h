@@ -2,6 +2,7 @@
 #ifndef MLSI_TRAIN_OPTIONS_H
 #define MLSI_TRAIN_OPTIONS_H
 
+#include "autodiff/checkpoint.h"
 #include "run/program.h"
 
 typedef enum mlsi_optimizer {
@@ -29,10 +30,11 @@ typedef struct mlsi_trainer_options {
     double loss_scale; /* the first one */
     bool scaled;       /* there is a loss scale */
     int64_t loss_scale_period;
-    const char *checkpoint;
+    mlsi_checkpoint checkpoint;
     bool same_settings; /* demanded of a file that is loaded */
     mlsi_compile_options compile;
     mlsys_config compile_config, gradient_config; /* what goes on to those scopes; owned */
+    mlsi_config *compile_pinned, *gradient_pinned;
 } mlsi_trainer_options;
 
 const mlsi_config_key *mlsi_trainer_config_keys(int *n);

@@ -126,7 +126,8 @@ static mlsys_status differentiate(mlsi_step_builder *b, const mlsi_graph *g, int
         seed = mlsi_emit_cast(&b->e, scale, s->loss_dtype);
         MLSI_TRY(b->e.st);
     }
-    MLSI_TRY(mlsi_gradient(own, 0, 1, &loss, &seed, s->n_params, params, b->grad));
+    MLSI_TRY(mlsi_gradient_keeping(own, 0, &b->o->checkpoint, 1, &loss, &seed, s->n_params, params,
+                                   b->grad));
     for (int32_t i = 0; i < s->n_params; i++)
         if (b->grad[i] < 0) MLSI_TRY(mlsi_full_like(own, 0, params[i], 0, &b->grad[i]));
     b->phase->n_differential = own->funcs[0].n_nodes;

@@ -24,6 +24,26 @@ for program in "$OUT"/examples/*; do
             echo "SKIP: generate with SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
         fi
         ;;
+    gpt)
+        "$program" --text README.md --layers 2 --width 32 --context 32 --steps 4 --batch 2 --sample 8 \
+            --curve "$OUT/tests/gpt.svg" >"$OUT/tests/gpt.out" 2>&1 ||
+            { echo "gpt failed:"; cat "$OUT/tests/gpt.out"; exit 1; }
+        grep -q "4 steps" "$OUT/tests/gpt.out" && grep -q "</svg>" "$OUT/tests/gpt.svg" ||
+            { echo "gpt: no steps or no curve"; cat "$OUT/tests/gpt.out"; exit 1; }
+        ;;
+    finetune)
+        "$program" --help >/dev/null
+        if [ -n "${MLSYS_MODEL_SMOLLM2:-}" ]; then
+            "$program" --model "$MLSYS_MODEL_SMOLLM2" --text README.md --lora 2 --steps 2 --length 16 --batch 1 \
+                --sample 4 --output "$OUT/tests/tuned.gguf" >"$OUT/tests/finetune.out" 2>&1 ||
+                { echo "finetune failed:"; cat "$OUT/tests/finetune.out"; exit 1; }
+            "$OUT/examples/generate" --model "$OUT/tests/tuned.gguf" --prompt Hello --max-tokens 4 >/dev/null 2>&1 ||
+                { echo "generate does not read what finetune wrote"; exit 1; }
+            rm -f "$OUT/tests/tuned.gguf"
+        else
+            echo "SKIP: finetune of SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
+        fi
+        ;;
     *) "$program" >"$OUT/tests/$name.out" || { echo "$name failed:"; cat "$OUT/tests/$name.out"; exit 1; } ;;
     esac
 done

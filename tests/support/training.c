@@ -46,9 +46,11 @@ static void build(training *t) {
     t->loss = op(t, "reduce_mean", 1, &each);
 }
 
-void tn_open(training *t, int threads) {
+void tn_open(training *t, int threads) { tn_open_hooks(t, threads, NULL); }
+
+void tn_open_hooks(training *t, int threads, const mlsys_hooks *hooks) {
     memset(t, 0, sizeof *t);
-    pc_open(&t->pc, threads);
+    pc_open_hooks(&t->pc, threads, hooks);
     build(t);
 }
 

@@ -15,6 +15,7 @@ typedef struct training {
 } training;
 
 void tn_open(training *t, int threads);
+void tn_open_hooks(training *t, int threads, const mlsys_hooks *hooks);
 void tn_close(training *t); /* as pc_close */
 /* key=value settings of the scope "trainer". */
 mlsys_config tn_config(const char *settings);

@@ -220,6 +220,27 @@ START_TEST(bits_of_a_loop) {
 }
 END_TEST
 
+START_TEST(checkpoints_change_no_bit) {
+    static const char *const ways[] = {"checkpoint=sqrt", "checkpoint=every checkpoint_every=2",
+                                       "checkpoint=ops checkpoint_keep=matmul",
+                                       "checkpoint=bytes checkpoint_bytes=1"};
+    char want[65], got[65];
+    mlsys_trainer t = tn_create(&tr, "rate=0.02");
+    tn_steps(&tr, t, 0, 5);
+    tn_hash(t, want);
+    OK(mlsys_release(t));
+    for (int i = 0; i < 4; i++) {
+        char settings[96];
+        snprintf(settings, sizeof settings, "rate=0.02 %s", ways[i]);
+        t = tn_create(&tr, settings);
+        tn_steps(&tr, t, 0, 5);
+        tn_hash(t, got);
+        ck_assert_msg(!strcmp(want, got), "%s", ways[i]);
+        OK(mlsys_release(t));
+    }
+}
+END_TEST
+
 START_TEST(groups_that_do_not_decay) {
     loop l;
     loop_open(&l, "");
@@ -383,6 +404,7 @@ START_TEST(misuse) {
     REFUSED(MLSYS_E_ARG, "is no power of two", "loss_scale=0.5", tr.loss, TR_PARAMS);
     REFUSED(MLSYS_E_ARG, "precision \"f8\"", "precision=f8", tr.loss, TR_PARAMS);
     REFUSED(MLSYS_E_ARG, "is not exact, stable or fast", "numerics=good", tr.loss, TR_PARAMS);
+    REFUSED(MLSYS_E_ARG, "checkpoint \"some\" is not", "checkpoint=some", tr.loss, TR_PARAMS);
     REFUSED(MLSYS_E_ARG, "n is 0", "", tr.loss, 0);
     REFUSED(MLSYS_E_SHAPE, "loss is f32[6,8]", "", p[0], TR_PARAMS);
     REFUSED(MLSYS_E_ARG, "is 0, no value", "", 0, TR_PARAMS);
@@ -435,6 +457,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, bits_of_a_loop, 0, CASES);
     tcase_add_test(tc, groups_that_do_not_decay);
+    tcase_add_test(tc, checkpoints_change_no_bit);
     tcase_add_test(tc, learns);
     tcase_add_loop_test(tc, not_finite_changes_nothing, 0, 2);
     tcase_add_test(tc, not_finite_in_a_sum);
