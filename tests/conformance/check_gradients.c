@@ -431,6 +431,22 @@ static const struct {
                   "  %3, %4, %5 = while(%0, %1, %2) {fn1=1, fn2=2} : f64[3], f64[], i64[]\n"
                   "  %6 = exp(%3) : f64[3]\n  output \"\" %6\n"),
      2},
+    {"while, a value that the next turn forgets",
+     "mlsys-ir 1\nfunctions 3\n" FN(
+         2, "turn",
+         "  %0 = input \"x\" : f64[3]\n  %1 = input \"y\" : f64[3]\n  %2 = input \"i\" : i64[]\n"
+         "  %3 = mul(%1, %1) : f64[3]\n  %4 = sin(%1) : f64[3]\n"
+         "  %5 = full() {dtype=i64, ivalue=1, shape=[]} : i64[]\n  %6 = sub(%2, %5) : i64[]\n"
+         "  output \"\" %3\n  output \"\" %4\n  output \"\" %6\n")
+         FN(1, "more",
+            "  %0 = input \"x\" : f64[3]\n  %1 = input \"y\" : f64[3]\n  %2 = input \"i\" : i64[]\n"
+            "  %3 = full() {dtype=i64, ivalue=0, shape=[]} : i64[]\n  %4 = gt(%2, %3) : bool[]\n  "
+            "output \"\" %4\n")
+             MAIN("  %0 = input \"x\" : f64[3]\n  %1 = input \"y\" : f64[3]\n  %2 = input \"n\" : "
+                  "i64[]\n"
+                  "  %3, %4, %5 = while(%0, %1, %2) {fn1=1, fn2=2} : f64[3], f64[3], i64[]\n"
+                  "  %6 = add(%3, %4) : f64[3]\n  output \"\" %6\n"),
+     2},
     {"where(x < 9, x, rsqrt(0 * x)): the other side's slope is infinite everywhere",
      "mlsys-ir 1\nfunctions 1\n" MAIN(
          "  %0 = input \"x\" : f64[5]\n  %1 = full() {dtype=f64, value=9, shape=[]} : f64[]\n"

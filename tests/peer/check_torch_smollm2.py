@@ -4,7 +4,10 @@
 The library dequantises the file's weights; both sides get these floats. The reference below is the published
 architecture (root mean square norms, rotated pairs, grouped queries, gated feed-forward, tied embeddings) in
 PyTorch's ops, differentiated by it. The loss is the mean cross-entropy of the next token over 2 x 64 positions.
-Bound: 1e-4 of the largest element of each gradient; a norm scaled by 1.001 in the reference must break it."""
+Bound: 1e-4 of the largest element of each gradient; a norm scaled by 1.001 in the reference must break it.
+
+PyTorch computes the reference in f64: what it gives in f32 lies up to 1.6e-3 from that, in this model of large
+activations, and cannot judge. The library's f32 must also be nearer to it than PyTorch's f32 is."""
 
 import os
 import re
@@ -49,7 +52,7 @@ class Weights:
 
 
 class Reference:
-    def __init__(self, model, weights):
+    def __init__(self, model, weights, dtype):
         def meta(key):
             return text(lib.mlsys_model_meta, model, b"llama." + key.encode())
 
@@ -57,7 +60,7 @@ class Reference:
         self.kv_heads, self.width = int(meta("attention.head_count_kv")), int(meta("embedding_length"))
         self.eps, self.base = float(meta("attention.layer_norm_rms_epsilon")), float(meta("rope.freq_base"))
         self.dim = self.width // self.heads
-        self.w = {name: torch.from_numpy(a).requires_grad_(True) for name, a in weights.items()}
+        self.w = {name: torch.from_numpy(a).to(dtype).requires_grad_(True) for name, a in weights.items()}
 
     def norm(self, x, name):
         return F.rms_norm(x, (self.width,), self.w[name + ".weight"], self.eps)
@@ -91,7 +94,7 @@ class Reference:
 def library_step(device, model, weights, tokens, targets):
     """Loss and gradients by the graph that the library makes of the file, compiled; fills `weights` by name."""
     g = L.Graph(device)
-    g.handle = Handle(lib.mlsys_model_graph, model, L.config({"mode": "train", "trainable": "all"}))
+    g.handle = Handle(lib.mlsys_model_graph, model, L.config({"mode": "train", "trainable": "all", "batch": BATCH}))
     names = [n for n in re.findall(r'= input "([^"]*)"', text(lib.mlsys_graph_print, g.handle)) if n != "tokens"]
     values = [integer(lib.mlsys_graph_find, g.handle, name.encode()) for name in names]
     logits = integer(lib.mlsys_graph_find, g.handle, b"logits")
@@ -132,16 +135,22 @@ def main():
     model = Handle(lib.mlsys_model_open, device.ctx, path.encode(), None)
     tokens, targets = encode(model)
     loss, gradients = library_step(device, model, weights, tokens, targets)
-    reference = Reference(model, weights)
+    rough_loss, rough = Reference(model, weights, torch.float32).step(tokens, targets)
+    reference = Reference(model, weights, torch.float64)
     want_loss, want = reference.step(tokens, targets)
-    worst = deviations(gradients, want)
-    print(f"loss {loss:.7f}, PyTorch's {want_loss:.7f}, relative difference {abs(loss / want_loss - 1):.1e}")
+    worst, theirs = deviations(gradients, want), deviations(rough, want)
+    print(f"loss {loss:.8f}, PyTorch's in f64 {want_loss:.8f}: relative difference {abs(loss / want_loss - 1):.1e}, "
+          f"of PyTorch's f32 {abs(rough_loss / want_loss - 1):.1e}")
+    print(f"worst gradient: the library's {worst[0][0]:.1e}, PyTorch's f32 {theirs[0][0]:.1e}; "
+          f"median {worst[len(worst) // 2][0]:.1e}, {theirs[len(theirs) // 2][0]:.1e}")
     print(f"{len(worst)} gradients, {sum(a.size for a in want.values())} elements; the worst, relative to their largest:")
     for error, name in worst[:8]:
         print(f"  {error:.2e}  {name} {list(want[name].shape)}")
     if not abs(loss / want_loss - 1) <= BOUND:
         failures.append("the loss differs")
     failures += [f"{name}: differs by {error:.2e} of its largest element" for error, name in worst if not error <= BOUND]
+    if worst[0][0] > theirs[0][0]:
+        failures.append("PyTorch's f32 is nearer")
     reference.w["output_norm.weight"].data *= 1.001  # a planted fault must show
     if deviations(gradients, reference.step(tokens, targets)[1])[0][0] <= BOUND:
         failures.append("a norm scaled by 1.001 was not noticed")
