@@ -337,11 +337,52 @@ START_TEST(rows_have_these_gradients) {
 }
 END_TEST
 
+/* An adjoint that is the graph's value 0 is one: x * x by call, if and while, three times 2 * x * s. */
+START_TEST(an_adjoint_that_is_the_first_value) {
+    mlsys_graph g = pc_parse(
+        &pc, "functions 4\n"
+             "func 3 \"turn\" {\n  %0 = input \"x\" : f32[2]\n  %1 = input \"n\" : i64[]\n"
+             "  %2 = mul(%0, %0) : f32[2]\n  %3 = sub(%1, %1) : i64[]\n"
+             "  output \"\" %2\n  output \"\" %3\n}\n"
+             "func 2 \"more\" {\n  %0 = input \"x\" : f32[2]\n  %1 = input \"n\" : i64[]\n"
+             "  %2 = full() {dtype=i64, ivalue=0, shape=[]} : i64[]\n"
+             "  %3 = gt(%1, %2) : bool[]\n  output \"\" %3\n}\n"
+             "func 1 \"square\" {\n  %0 = input \"x\" : f32[2]\n"
+             "  %1 = mul(%0, %0) : f32[2]\n  output \"\" %1\n}\n"
+             "func 0 \"main\" {\n  %0 = input \"s\" : f32[2]\n  %1 = input \"x\" : f32[2]\n"
+             "  %2 = input \"p\" : bool[]\n  %3 = input \"n\" : i64[]\n"
+             "  %4 = call(%1) {fn1=1} : f32[2]\n  %5 = if(%2, %1) {fn1=1, fn2=1} : f32[2]\n"
+             "  %6, %7 = while(%1, %3) {fn1=2, fn2=3} : f32[2], i64[]\n  output \"\" %4\n}\n");
+    mlsi_graph *inside;
+    const int32_t y[3] = {4, 5, 6}, seeds[3] = {0, 0, 0}, x = 1;
+    const bool p = true;
+    const int64_t n = 1;
+    int32_t dx;
+    mlsys_tensor in[4] = {
+        pc_f32(&pc, 2, (const float[]){1, 2}), pc_f32(&pc, 2, (const float[]){3, 5}),
+        pc_tensor(&pc, MLSYS_BOOL, 0, NULL, &p), pc_tensor(&pc, MLSYS_I64, 0, NULL, &n)};
+    mlsys_tensor out[1] = {0};
+    OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+    OK(mlsi_gradient(inside, 0, 3, y, seeds, 1, &x, &dx));
+    inside->funcs[0].n_outputs = 0;
+    OK(mlsi_build_output(inside, 0, NULL, dx));
+    mlsi_unpin(inside);
+    OK(mlsys_graph_interpret(g, pc.stream, 4, in, 1, out));
+    const float *got = rg_view(out[0]).data;
+    ck_assert_float_eq(got[0], 18);
+    ck_assert_float_eq(got[1], 60);
+    pc_release(4, in);
+    pc_release(1, out);
+    OK(mlsys_release(g));
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("gradient_values");
     TCase *tc = tcase_create("rows");
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, rows_have_these_gradients, 0, (int)(sizeof rows / sizeof rows[0]));
+    tcase_add_test(tc, an_adjoint_that_is_the_first_value);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
