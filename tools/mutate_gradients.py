@@ -91,7 +91,7 @@ def masked(text):
     text = re.sub(r"/\*.*?\*/", blank, text, flags=re.S)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', blank, text)
     text = re.sub(r"[\w>.-]*\bst [!=]= MLSYS_OK", blank, text)
-    return re.sub(r"!?mlsi_fault\(\w+\)", blank, text)
+    return re.sub(r"!?mlsi_fault\(\w+\)(?: \? [^:]* :)?", blank, text)
 
 
 def argument_list(code, start):

@@ -76,6 +76,7 @@ def same(op, operands, reference, n_out=1, **attrs):
 POSITIVE, UNIT = [(0.2, 3), (1e-3, 50)], [(-0.9, 0.9), (-1e-2, 1e-2)]
 for op, reference, ranges in [
     ("neg", torch.neg, [(-2, 2)]), ("abs", torch.abs, [(-2, 2)]), ("copy", torch.clone, [(-2, 2)]),
+    ("barrier", torch.clone, [(-2, 2)]),
     ("sqrt", torch.sqrt, POSITIVE), ("rsqrt", torch.rsqrt, POSITIVE),
     ("cbrt", lambda x: x.pow(1 / 3), [(0.2, 3), (1, 500)]),
     ("exp", torch.exp, [(-2, 2), (-30, 20)]), ("exp2", torch.exp2, [(-2, 2), (-30, 20)]),

@@ -43,6 +43,11 @@ static const struct {
      "clamp(%0, %1, %2)",
      {{0, 9, 2.5}, {3, 3, 3}, {2, 2, 2}, {1, 2, 4}},
      {{0}, {0}, {1, 2, 4}}},
+    {"the road not taken, by the graph's first value",
+     "bool[2]; f32[2]; f32[2]: f32[2]",
+     "rsqrt(%1) : f32[2]\n  %4 = select(%0, %3, %1)",
+     {{0, 1}, {0, 4}, {1, 2}},
+     {{1, -0.125}}},
     {"the road not taken, used twice",
      "bool[2]; f32[2]; f32[2]: f32[2]",
      "rsqrt(%1) : f32[2]\n  %4 = add(%3, %3) : f32[2]\n  %5 = select(%0, %4, %1)",
@@ -230,6 +235,11 @@ static const struct {
      "attention(%1, %2, %3, %0)",
      {{0, 0}, {0}, {1, -1}, {3, 5}, {2}},
      {{-1, 1}, {-2}, {0, 0}, {1, 1}}},
+    {"a window of one key and those behind it",
+     "f32[1,2,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; f32[1,2,1,1]: f32[1,2,1,1]",
+     "attention(%0, %1, %2) {window=1}",
+     {{0, 0}, {1, -1}, {3, 5}, {2, 4}},
+     {{-2, 0}, {0, 0}, {1, 5}}},
     {"a mask of bools that is the graph's first value",
      "bool[2]; f32[1,1,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; f32[1,1,1,1]: f32[1,1,1,1]",
      "attention(%1, %2, %3, %0)",
@@ -377,12 +387,48 @@ START_TEST(an_adjoint_that_is_the_first_value) {
 }
 END_TEST
 
+/* The same of attention's results: dv = s, and by the log-sum-exp dq = s * k. */
+START_TEST(an_adjoint_of_attention_that_is_the_first_value) {
+    for (int lse = 0; lse < 2; lse++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "functions 1\nfunc 0 \"main\" {\n  %%0 = input \"s\" : f32[1,1,1%s]\n"
+                 "  %%1 = input \"q\" : f32[1,1,1,1]\n  %%2 = input \"k\" : f32[1,1,1,1]\n"
+                 "  %%3 = input \"v\" : f32[1,1,1,1]\n"
+                 "  %%4, %%5 = attention(%%1, %%2, %%3) {lse=true} : f32[1,1,1,1], f32[1,1,1]\n"
+                 "  output \"\" %%4\n}\n",
+                 lse ? "" : ",1");
+        mlsys_graph g = pc_parse(&pc, text);
+        mlsi_graph *inside;
+        const int64_t one[4] = {1, 1, 1, 1};
+        const float values[4] = {3, 2, 5, 7};
+        const int32_t y = lse ? 5 : 4, seed = 0, x = lse ? 1 : 3;
+        int32_t dx;
+        mlsys_tensor in[4], out[1] = {0};
+        for (int i = 0; i < 4; i++)
+            in[i] = pc_tensor(&pc, MLSYS_F32, i || !lse ? 4 : 3, one, &values[i]);
+        OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+        OK(mlsi_gradient(inside, 0, 1, &y, &seed, 1, &x, &dx));
+        ck_assert_int_ge(dx, 0);
+        inside->funcs[0].n_outputs = 0;
+        OK(mlsi_build_output(inside, 0, NULL, dx));
+        mlsi_unpin(inside);
+        OK(mlsys_graph_interpret(g, pc.stream, 4, in, 1, out));
+        ck_assert_float_eq(*(const float *)rg_view(out[0]).data, lse ? 15 : 3);
+        pc_release(4, in);
+        pc_release(1, out);
+        OK(mlsys_release(g));
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("gradient_values");
     TCase *tc = tcase_create("rows");
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, rows_have_these_gradients, 0, (int)(sizeof rows / sizeof rows[0]));
     tcase_add_test(tc, an_adjoint_that_is_the_first_value);
+    tcase_add_test(tc, an_adjoint_of_attention_that_is_the_first_value);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
