@@ -148,7 +148,6 @@ void fixture_destroy(fixture *f) {
         f->dataset, f->generator, f->tokenizer, f->model,  f->program, f->callee, f->graph,
         f->b,       f->other,     f->tensor,    f->stream, f->device,  f->ctx,    f->config};
     if (f->managed) mlsys_dlpack_free(f->managed);
-    unlink(f->state_path);
     if (f->managed_out) mlsys_dlpack_free(f->managed_out);
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         mlsys_release(handles[i]);
