@@ -254,7 +254,7 @@ mlsys_status mlsi_trainer_step(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const
     if (second) MLSI_TRY(prepare(t, 1));
     t->flops = 0;
     MLSI_TRY(run_phase(t, 0, in));
-    if (second) MLSI_TRY(run_phase(t, 1, NULL));
+    if (second) MLSI_TRY(run_phase(t, 1, in));
     if (loss) *loss = scalar_of(&t->result[MLSI_RESULT_LOSS]);
     t->seconds = (double)(mlsi_now_ns() - t0) * 1e-9;
     return MLSYS_OK;
