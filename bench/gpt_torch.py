@@ -62,9 +62,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--f64", action="store_true", help="PyTorch in f64: which of the two f32 runs is nearer to it")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     sizes, w = read_sizes(args.folder), read_weights(args.folder)
+    if args.f64:
+        w = {name: x.detach().double().requires_grad_() for name, x in w.items()}
     shape = (sizes["steps"], 2, sizes["batch"], sizes["context"])
     batches = torch.from_numpy(numpy.fromfile(args.folder / "batches.i32", dtype=numpy.int32).reshape(shape)).long()
     theirs = numpy.loadtxt(args.folder / "losses.txt", ndmin=2)
@@ -80,6 +83,7 @@ def main():
         optimizer.step()
         losses.append(loss.item())
         seconds.append(time.perf_counter() - start)
+    numpy.savetxt(args.folder / ("torch_f64.txt" if args.f64 else "torch_f32.txt"), losses)
     difference = numpy.abs(numpy.array(losses) - theirs[:, 0])
     torch_ms, ours_ms = 1e3 * statistics.median(seconds), 1e3 * float(numpy.median(theirs[:, 1]))
     print(f"loss {losses[0]:.4f} to {losses[-1]:.4f} over {len(losses)} steps; largest difference {difference.max():.2e} "

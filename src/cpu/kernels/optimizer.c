@@ -125,9 +125,10 @@ static mlsys_status sgd_run(const mlsi_kernel_args *args) {
 
 static mlsys_status adam_run(const mlsi_kernel_args *args) {
     const mlsi_attr_adam *at = args->attrs;
-    float lr = scalar_of(&args->in[2]), count = (float)*(const int64_t *)args->in[5].data;
-    float c1 = 1.0f - mlsi_ef_pow((float)at->beta1, count);
-    float c2 = 1.0f - mlsi_ef_pow((float)at->beta2, count);
+    float lr = scalar_of(&args->in[2]);
+    double count = (double)*(const int64_t *)args->in[5].data;
+    float c1 = (float)(1.0 - mlsi_ed_pow(at->beta1, count));
+    float c2 = (float)(1.0 - mlsi_ed_pow(at->beta2, count));
     update_job j = {.lr = vf_set1(lr / c1),
                     .rate = vf_set1(lr * (float)at->weight_decay),
                     .decay = number(at->weight_decay),

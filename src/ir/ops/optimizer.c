@@ -1,6 +1,6 @@
 /* One step of an optimiser for one parameter: composites, so that they are graphs, eager calls and programs like
  * all else, and a kernel may claim one whole. All arithmetic is in the compute type (f32; f64 for f64), every
- * written operation rounds, results are rounded once to their dtypes. Moments have their own dtypes, so f32
+ * written operation rounds, results are rounded once to their dtypes; what counts steps is in f64. Moments have their own dtypes, so f32
  * moments may go with narrow parameters. */
 #include "ir/ops/optimizer.h"
 
@@ -105,10 +105,12 @@ static mlsys_status decompose_sgd(mlsi_graph *g, int32_t func, const void *attrs
     return s.e.st;
 }
 
-/* 1 - beta^step */
+/* 1 - beta^step, in f64, rounded once: in f32 the difference loses ten bits where beta is 0.999. */
 static int32_t correction(mlsi_update *s, double beta, int32_t count) {
-    int32_t base = mlsi_emit_float(&s->e, beta), one = mlsi_emit_float(&s->e, 1);
-    return mlsi_update_sub(s, one, mlsi_emit_2(&s->e, MLSI_OP_POW, base, count));
+    int32_t base = mlsi_emit_scalar(&s->e, MLSYS_F64, beta);
+    int32_t one = mlsi_emit_scalar(&s->e, MLSYS_F64, 1);
+    int32_t power = mlsi_emit_2(&s->e, MLSI_OP_POW, base, count);
+    return mlsi_emit_cast(&s->e, mlsi_emit_2(&s->e, MLSI_OP_SUB, one, power), s->e.compute);
 }
 
 static mlsys_status decompose_adam(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
@@ -116,7 +118,7 @@ static mlsys_status decompose_adam(mlsi_graph *g, int32_t func, const void *attr
     const mlsi_attr_adam *at = attrs;
     mlsi_update s = mlsi_update_begin(g, func, in, out);
     (void)n_in, (void)n_out;
-    int32_t count = mlsi_emit_cast(&s.e, in[5], s.e.compute), w = s.w, d = s.g;
+    int32_t count = mlsi_emit_cast(&s.e, in[5], MLSYS_F64), w = s.w, d = s.g;
     if (at->decoupled)
         w = mlsi_update_decayed(&s, at->weight_decay);
     else if (at->weight_decay != 0)
@@ -226,7 +228,7 @@ const mlsi_op_def mlsi_op_def_adam_step = {
            "step. m' = beta1 * m + (1 - beta1) * g, v' = beta2 * v + (1 - beta2) * (g * g), w' = "
            "(w - lr * "
            "weight_decay * w) - (lr / (1 - beta1^count)) * (m' / (sqrt(v' / (1 - beta2^count)) + "
-           "eps)). Not "
+           "eps)), with 1 - beta^count computed in f64 and rounded once. Not "
            "decoupled: weight_decay * w is added to g and w does not decay. Results: w', m', v'.",
     SPECIAL};
 const mlsi_op_def mlsi_op_def_lion_step = {
