@@ -57,6 +57,8 @@ PC_REQUIRES :=
 # Each is found by pkg-config; mlsys_build_info() names those that are absent.
 HAVE_PCRE2 := $(shell $(PKG_CONFIG) --exists libpcre2-8 2>/dev/null && echo 1)
 HAVE_UTF8PROC := $(shell $(PKG_CONFIG) --exists libutf8proc 2>/dev/null && echo 1)
+HAVE_JANSSON := $(shell $(PKG_CONFIG) --exists jansson 2>/dev/null && echo 1)
+HAVE_ZLIB := $(shell $(PKG_CONFIG) --exists zlib 2>/dev/null && echo 1)
 ifeq ($(HAVE_PCRE2),1)
 BASE_CFLAGS += -DMLSI_HAVE_PCRE2=1 $(shell $(PKG_CONFIG) --cflags libpcre2-8)
 LIBS += $(shell $(PKG_CONFIG) --libs libpcre2-8)
@@ -66,6 +68,16 @@ ifeq ($(HAVE_UTF8PROC),1)
 BASE_CFLAGS += -DMLSI_HAVE_UTF8PROC=1 $(shell $(PKG_CONFIG) --cflags libutf8proc)
 LIBS += $(shell $(PKG_CONFIG) --libs libutf8proc)
 PC_REQUIRES += libutf8proc
+endif
+ifeq ($(HAVE_JANSSON),1)
+BASE_CFLAGS += -DMLSI_HAVE_JANSSON=1 $(shell $(PKG_CONFIG) --cflags jansson)
+LIBS += $(shell $(PKG_CONFIG) --libs jansson)
+PC_REQUIRES += jansson
+endif
+ifeq ($(HAVE_ZLIB),1)
+BASE_CFLAGS += -DMLSI_HAVE_ZLIB=1 $(shell $(PKG_CONFIG) --cflags zlib)
+LIBS += $(shell $(PKG_CONFIG) --libs zlib)
+PC_REQUIRES += zlib
 endif
 
 # CUDA=auto compiles src/cuda/**/*.cu when nvcc is found, 1 fails without it, 0 never looks.
@@ -102,7 +114,7 @@ OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults bench bench-llm bench-bins examples demo \
+.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-llm bench-bins examples demo \
         format format-check lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -207,21 +219,22 @@ check-peer: lib examples $(PEER_BIN) ## compare with independent implementations
 	@tools/check_peer.sh $(OUT) $(PEER_BIN)
 check-faults: ## plant each listed defect in turn: its test must fail
 	@tests/faults.sh
+# What tools/mutate_gradients.py links its mutants with; in a folder of its own.
+MUTANTS_BUILD ?= build-mutants
+MUTANT_SUITES := conformance/check_gradients unit/check_gradient unit/check_gradient_values
+check-mutants: ## share of small wrong changes of gradient rules that the suites notice: ARGS="--count 200 --seed 1"
+	@$(MAKE) BUILD=$(MUTANTS_BUILD) CONFIG=release $(MUTANT_SUITES:%=$(MUTANTS_BUILD)/release/tests/%)
+	@BUILD=$(MUTANTS_BUILD) $(PYTHON) tools/mutate_gradients.py $(ARGS)
 fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
 	$(MAKE) CONFIG=fuzz CC=clang fuzz-bins
 	@tools/run_fuzz.sh $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC)
 fuzz-bins: $(FUZZ_BIN)
 
 # ---- examples and benches: they see the public header only -----------------------------------
-PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)
+PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -Iexamples/support -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)
 PROGRAM_LIBS := -L$(OUT) -lmlsys -Wl,-rpath,'$$ORIGIN/..' -lm -lpthread
 EXAMPLE_BIN := $(patsubst examples/%.c,$(OUT)/examples/%,$(sort $(wildcard examples/*.c))) \
-               $(patsubst examples/%/,$(OUT)/examples/%,$(sort $(dir $(wildcard examples/*/*.c))))
-# Reads gzip-compressed data; without zlib it is left out.
-LIBS_train := $(shell $(PKG_CONFIG) --libs zlib 2>/dev/null)
-ifeq ($(LIBS_train),)
-EXAMPLE_BIN := $(filter-out $(OUT)/examples/train,$(EXAMPLE_BIN))
-endif
+               $(patsubst examples/%/,$(OUT)/examples/%,$(filter-out examples/support/,$(sort $(dir $(wildcard examples/*/*.c)))))
 examples: $(EXAMPLE_BIN) ## build the example programs
 $(OUT)/examples/%: examples/%.c $(LIB_SHARED) $(OUT)/flags
 	@mkdir -p $(@D)
@@ -231,15 +244,15 @@ $(OUT)/obj/examples/%.o: examples/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(PROGRAM_CFLAGS) -c $< -o $@
-# A folder of examples/ is one program.
+# A folder of examples/ is one program, but examples/support, whose files each of them gets.
 EXAMPLE_OBJ := $(patsubst %.c,$(OUT)/obj/%.o,$(sort $(wildcard examples/*/*.c)))
 define program_rule
-$(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
+$(OUT)/examples/$(1): $(filter $(OUT)/obj/examples/$(1)/% $(OUT)/obj/examples/support/%,$(EXAMPLE_OBJ)) $(LIB_SHARED)
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$@)
-	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS) $$(LIBS_$(1))
+	$$(Q)$$(CC) $$(LDFLAGS_$$(CONFIG)) $$(filter %.o,$$^) -o $$@ $$(PROGRAM_LIBS)
 endef
-$(foreach d,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c))))),$(eval $(call program_rule,$(d))))
+$(foreach d,$(filter-out support,$(sort $(notdir $(patsubst %/,%,$(dir $(wildcard examples/*/*.c)))))),$(eval $(call program_rule,$(d))))
 
 demo: $(OUT)/examples/generate ## answer a question with a language model: MODEL=file PROMPT="text"
 	@tools/demo.sh $(OUT)/examples/generate "$(MODEL)" "$(PROMPT)"

@@ -100,6 +100,8 @@ OP_CASE(fma, "F", "@ternary", "", 1)
 OP_CASE(copy, "P", "@unary", "", 1)
 OP_CASE(copy, "Q", "T[3,256]", "", 1)
 OP_CASE(stop_gradient, "P", "@unary", "", 1)
+OP_CASE(barrier, "P", "@unary", "", 1)
+OP_CASE(barrier, "Q", "T[3,256]", "id=7", 1)
 OP_CASE(reshape, "P", "T[2,3,5]", "shape=[6,-1]", 1)
 OP_CASE(reshape, "P", "T[4,6]", "shape=[2,2,3,2]", 1)
 OP_CASE(reshape, "P", "T[0,3]", "shape=[3,0]", 1)
@@ -233,6 +235,8 @@ OP_CASE(conv, "F", "T[1,4,3,4]:small; T[4,2,2,3]:small",
 OP_CASE(conv, "F", "T[0,3,7]; T[4,3,3]", "", 1)
 OP_CASE(conv, "F", "T[1,0,7]; T[4,0,3]", "", 1)
 OP_CASE(conv, "F", "T[1,2,3,3,3]:small; T[2,2,2,2,2]:small", "", 1)
+OP_CASE(conv, "", "f32[3,7,9,8]:small; f32[37,7,7,7]:small", "", 1)
+OP_CASE(conv, "", "f32[5,40,12]; f32[33,40,8]:small", "strides=[2], dilations=[1]", 1)
 OP_CASE(pool, "N", "T[2,3,7]", "kernel=[3]", 1)
 OP_CASE(pool, "N", "T[1,2,7,5]:finite", "kernel=[3,2], strides=[2,1], pads=[1,0,1,1]", 1)
 OP_CASE(pool, "F", "T[1,2,7,5]:finite",
@@ -244,7 +248,19 @@ OP_CASE(pool, "F", "T[2,3,6,5]:finite", "kernel=[2,2], strides=[2,2]", 1)
 OP_CASE(pool, "F", "T[1,2,7,9]:finite", "kernel=[2,3], strides=[2,3], pads=[1,1,0,2]", 1)
 OP_CASE(pool, "F", "T[2,2,8]:finite",
         "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
+OP_CASE(pool, "F", "T[1,2,11]:finite", "kernel=[3], dilations=[3], strides=[2], pads=[1,3]", 1)
 OP_CASE(pool, "F", "T[1,0,4]", "kind=sum, kernel=[2]", 1)
+OP_CASE(pool_grad, "F", "T[2,3,6,4]:small; T[2,3,3,2]:small; T[2,3,3,2]:small",
+        "kernel=[2,2], strides=[2,2]", 1)
+OP_CASE(pool_grad, "F", "T[2,3,7,5]:const(2); T[2,3,3,2]:const(2); T[2,3,3,2]",
+        "kernel=[2,2], strides=[2,2]", 1)
+OP_CASE(pool_grad, "F", "T[1,2,7,9]:const(1); T[1,2,3,3]:const(1); T[1,2,3,3]:finite",
+        "kernel=[2,3], strides=[2,3]", 1)
+OP_CASE(pool_grad, "F", "T[1,2,7,5]:const(1); T[1,2,4,5]:const(1); T[1,2,4,5]:small",
+        "kernel=[3,2], strides=[2,1], pads=[1,0,1,1]", 1)
+OP_CASE(pool_grad, "F", "T[1,2,8]:small; T[1,2,3]:small; T[1,2,3]:small",
+        "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
+OP_CASE(pool_grad, "F", "T[0,2,4,4]; T[0,2,2,2]; T[0,2,2,2]", "kernel=[2,2], strides=[2,2]", 1)
 
 /* ---- optimisers ---------------------------------------------------------------------------- */
 OP_CASE(sgd_step, "F", "T[67]:small; T[67]:small; T[]:small", "", 1)
@@ -259,6 +275,45 @@ OP_CASE(adam_step, "",
         3)
 OP_CASE(adam_step, "F", "T[0]; T[0]; T[]; T[0]; T[0]; i64[]", "", 3)
 OP_CASE(lion_step, "F", "T[67]:small; T[67]:small; T[]:small; T[67]:small", "weight_decay=0.1", 2)
+OP_CASE(adafactor_step, "F",
+        "T[3,5]:small; T[3,5]:small; T[]:small; i64[]:const(3); T[3]:small; T[5]:small", "", 3)
+OP_CASE(adafactor_step, "F",
+        "T[2,3,4]:small; T[2,3,4]:small; T[]:small; i64[]:const(1); T[2,3]:small; T[2,4]:small",
+        "relative=false, clip=0.25, weight_decay=0.1", 3)
+OP_CASE(adafactor_step, "F", "T[67]:small; T[67]:small; T[]; i64[]:const(2); T[67]:small",
+        "scale=false", 2)
+OP_CASE(adafactor_step, "F", "T[]:small; T[]:small; T[]:small; i64[]:const(2); T[]:small; _", "", 2)
+OP_CASE(adafactor_step, "",
+        "bf16[7,3]:small; f16[7,3]:small; f32[]:small; i64[]:const(9); f32[7]:small; f32[3]:small",
+        "", 3)
+OP_CASE(adafactor_step, "F", "T[0,3]; T[0,3]; T[]; i64[]:const(9); T[0]; T[3]:small", "", 3)
+OP_CASE(muon_step, "F", "T[3,5]:small; T[3,5]:small; T[]:small; T[3,5]:small", "", 2)
+OP_CASE(muon_step, "F", "T[7,2]:small; T[7,2]:small; T[]:small; T[7,2]:small",
+        "nesterov=false, momentum=0.5, weight_decay=0", 2)
+OP_CASE(muon_step, "", "bf16[33,5]:small; f16[33,5]:small; f32[]:small; f32[33,5]:small", "", 2)
+OP_CASE(muon_step, "F", "T[1,1]; T[1,1]; T[]; T[1,1]", "", 2)
+OP_CASE(muon_step, "F", "T[3,0]; T[3,0]; T[]; T[3,0]", "", 2)
+OP_CASE(ema_step, "F", "T[3,5]:small; T[3,5]:small", "", 1)
+OP_CASE(ema_step, "", "f32[67]; bf16[67]", "decay=0.9", 1)
+OP_CASE(ema_step, "F", "T[0,4]; T[0,4]", "", 1)
+OP_CASE(learning_rate, "", "i64[]:const(7)", "", 1)
+OP_CASE(learning_rate, "", "i64[]:below(40)", "schedule=linear, warmup=7, steps=30, floor=0.1", 1)
+OP_CASE(learning_rate, "", "i64[]:below(40)", "schedule=cosine, rate=0.3, steps=30", 1)
+OP_CASE(learning_rate, "", "i64[]", "schedule=inverse_sqrt, warmup=3", 1)
+OP_CASE(learning_rate, "", "i64[]", "schedule=step, every=3, factor=0.5, floor=0.001", 1)
+OP_CASE(learning_rate, "", "i64[]:below(40)", "schedule=wsd, warmup=5, steps=30, decay=12", 1)
+OP_CASE(sum_squares, "F", "@unary", "", 1)
+OP_CASE(sum_squares, "F", "T[3,5]:small", "", 1)
+OP_CASE(sum_squares, "F", "T[4099]:finite", "", 1)
+OP_CASE(sum_squares, "F", "T[]:small", "", 1)
+OP_CASE(sum_squares, "F", "T[3,0]", "", 1)
+OP_CASE(clip_norm, "F", "T[3,5]:small; T[]:const(4)", "", 1)
+OP_CASE(clip_norm, "F", "T[67]; T[]", "max=0.5", 1)
+OP_CASE(clip_norm, "", "bf16[7]:finite; f32[]:small", "max=0.5", 1)
+OP_CASE(clip_norm, "F", "T[0]; T[]", "", 1)
+OP_CASE(all_finite, "F", "@unary", "", 1)
+OP_CASE(all_finite, "F", "T[67]:finite", "", 1)
+OP_CASE(all_finite, "F", "T[0]", "", 1)
 
 /* ---- index, order -------------------------------------------------------------------------- */
 OP_CASE(gather, "P", "T[7,5]; i64[3]:index(7)", "", 1)
@@ -346,5 +401,60 @@ OP_CASE(attention, "F", "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]", "lse=true", 2)
 OP_CASE(attention, "F", "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]", "", 1)
 OP_CASE(attention, "", "f32[1,3,4,8]:small; f16[1,70,2,8]:small; f16[1,70,2,8]:small",
         "causal=bottom_right", 1)
+OP_CASE(attention_grad, "G",
+        "T[1,3,2,8]:small; T[1,5,2,8]:small; T[1,5,2,8]:small; _; _; T[1,3,2,8]:small; "
+        "f32[1,2,3]:small; T[1,3,2,8]:small",
+        "", 3)
+OP_CASE(attention_grad, "G",
+        "T[2,4,4,5]:small; T[2,67,2,5]:small; T[2,67,2,3]:small; _; _; T[2,4,4,3]:small; "
+        "f32[2,4,4]:small; T[2,4,4,3]:small; f32[2,4,4]:small",
+        "causal=bottom_right", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,5,2,4]:small; T[1,5,1,4]:small; T[1,5,1,4]:small; _; _; T[1,5,2,4]:small; "
+        "f32[1,2,5]:small; T[1,5,2,4]:small",
+        "causal=top_left, window=2", 3)
+OP_CASE(attention_grad, "G",
+        "T[2,3,2,4]:small; T[2,7,2,4]:small; T[2,7,2,4]:small; bool[2,1,3,7]; i64[2]:below(7); "
+        "T[2,3,2,4]:small; f32[2,2,3]:small; T[2,3,2,4]:small; f32[2,2,3]:small",
+        "softcap=5, scale=0.7", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,3,2,4]:small; T[1,7,1,4]:small; T[1,7,1,4]:small; T[3,7]:row; _; T[1,3,2,4]:small; "
+        "f32[1,2,3]:small; T[1,3,2,4]:small",
+        "", 3)
+OP_CASE(attention_grad, "",
+        "f64[1,3,2,8]:small; f64[1,5,2,8]:small; f64[1,5,2,8]:small; _; _; f64[1,3,2,8]:small; "
+        "f64[1,2,3]:small; f64[1,3,2,8]:small",
+        "", 3)
+OP_CASE(attention_grad, "",
+        "f64[2,4,4,5]:small; f64[2,67,2,5]:small; f64[2,67,2,3]:small; _; _; f64[2,4,4,3]:small; "
+        "f64[2,4,4]:small; f64[2,4,4,3]:small; f64[2,4,4]:small",
+        "causal=bottom_right", 3)
+OP_CASE(attention_grad, "",
+        "f64[1,5,2,4]:small; f64[1,5,1,4]:small; f64[1,5,1,4]:small; _; _; f64[1,5,2,4]:small; "
+        "f64[1,2,5]:small; f64[1,5,2,4]:small",
+        "causal=top_left, window=2", 3)
+OP_CASE(
+    attention_grad, "",
+    "f64[2,3,2,4]:small; f64[2,7,2,4]:small; f64[2,7,2,4]:small; bool[2,1,3,7]; i64[2]:below(7); "
+    "f64[2,3,2,4]:small; f64[2,2,3]:small; f64[2,3,2,4]:small; f64[2,2,3]:small",
+    "softcap=5, scale=0.7", 3)
+OP_CASE(attention_grad, "",
+        "f64[1,3,2,4]:small; f64[1,7,1,4]:small; f64[1,7,1,4]:small; f64[3,7]:row; _; "
+        "f64[1,3,2,4]:small; f64[1,2,3]:small; f64[1,3,2,4]:small",
+        "", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,2,1,4]; T[1,3,1,4]; T[1,3,1,4]; _; _; T[1,2,1,4]; f32[1,1,2]; T[1,2,1,4]", "", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]; _; _; T[1,2,1,4]; f32[1,1,2]; T[1,2,1,4]", "", 3)
+OP_CASE(attention_grad, "G",
+        "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]; _; _; T[0,2,1,4]; f32[0,1,2]; T[0,2,1,4]", "", 3)
+OP_CASE(attention_grad, "",
+        "f32[1,150,2,8]:small; f32[1,70,1,8]:small; f32[1,70,1,8]:small; _; _; "
+        "f32[1,150,2,8]:small; f32[1,2,150]:small; f32[1,150,2,8]:small",
+        "causal=bottom_right", 3)
+OP_CASE(attention_grad, "",
+        "f32[1,3,4,8]:small; f16[1,70,2,8]:small; f16[1,70,2,8]:small; _; i32[1]:below(70); "
+        "f32[1,3,4,8]:small; f32[1,4,3]:small; f32[1,3,4,8]:small",
+        "causal=bottom_right", 3)
 
 #undef OP_CASE

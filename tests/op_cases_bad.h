@@ -239,6 +239,10 @@ OP_BAD(conv, "f32[1,3,7]; f32[3,4,3]", "transposed=true, output_pads=[1]", 1, ML
        "output_pads: 1 outside [0,1)")
 OP_BAD(pool, "f32[1,3,7]", "kernel=[3,3]", 1, MLSYS_E_SHAPE,
        "pool: operand 0 (x): f32[1,3,7] has not the 2 spatial axes")
+OP_BAD(pool_grad, "f32[1,3,6]; f32[1,3,2]; f32[1,3,2]", "kernel=[2], strides=[2]", 1, MLSYS_E_SHAPE,
+       "pool_grad: operand 1 (y)")
+OP_BAD(pool_grad, "f32[1,3,6]; f32[1,3,3]; f16[1,3,3]", "kernel=[2], strides=[2]", 1, MLSYS_E_DTYPE,
+       "pool_grad: operand 2 (dy)")
 OP_BAD(pool, "i32[1,3,7]", "kernel=[3], kind=average", 1, MLSYS_E_DTYPE,
        "dtype i32, expected float")
 OP_BAD(pool, "f32[1,3,7]", "kernel=[0]", 1, MLSYS_E_SHAPE, "kernel: extent 0 outside")
@@ -323,6 +327,18 @@ OP_BAD(attention, "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,8]", "window=-1", 1, ML
        "window: -1 is negative")
 OP_BAD(attention, "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,8]", "causal=yes", 1, MLSYS_E_ARG,
        "not one of none, top_left, bottom_right")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,6]; _; _; f32[1,3,2,8]; f32[1,2,3]; f32[1,3,2,6]", "",
+       3, MLSYS_E_SHAPE, "attention_grad: operand 5 (o)")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,6]; _; _; f32[1,3,2,6]; f32[1,3,2]; f32[1,3,2,6]", "",
+       3, MLSYS_E_SHAPE, "attention_grad: operand 6 (lse)")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,8]; f32[1,5,2,6]; _; _; f32[1,3,2,6]; f32[1,2,3]; f16[1,3,2,6]", "",
+       3, MLSYS_E_DTYPE, "attention_grad: operand 7 (do)")
+OP_BAD(attention_grad,
+       "f32[1,3,2,8]; f32[1,5,2,7]; f32[1,5,2,6]; _; _; f32[1,3,2,6]; f32[1,2,3]; f32[1,3,2,6]", "",
+       3, MLSYS_E_SHAPE, "attention_grad: operand 1 (k)")
 
 /* ---- control ------------------------------------------------------------------------------- */
 OP_BAD(call, "f32[3]", "fn1=0", 1, MLSYS_E_ARG, "call: attribute fn1: function 0 outside [1,1)")
@@ -337,6 +353,8 @@ OP_BAD(custom, "f32[3]", "op_index=-1", 1, MLSYS_E_ARG, "custom: attribute op_in
 
 OP_BAD(stop_gradient, "q4_0[32]", "", 1, MLSYS_E_DTYPE,
        "stop_gradient: operand 0 (x): dtype q4_0, expected float or int or bool")
+OP_BAD(barrier, "f32[3]", "id=-1", 1, MLSYS_E_ARG, "barrier: attribute id: -1 is negative")
+OP_BAD(barrier, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "barrier: 2 operands given")
 OP_BAD(stop_gradient, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "stop_gradient: 2 operands given")
 
 /* ---- optimisers ---------------------------------------------------------------------------- */
@@ -358,6 +376,54 @@ OP_BAD(adam_step, "f32[3]; f32[3]; f32[]; f32[3]; f32[3]; i64[]", "", 2, MLSYS_E
 OP_BAD(lion_step, "f32[3]; f32[3]; f32[]; f32[2]", "", 2, MLSYS_E_SHAPE,
        "lion_step: operand 3 (m): f32[2] does not go with f32[3]")
 OP_BAD(lion_step, "f32[3]; f32[3]; f32[]", "", 2, MLSYS_E_ARG, "lion_step: 3 operands given")
+OP_BAD(adafactor_step, "f32[3]; f32[3]; f32[]; i64[]; f32[]; f32[]", "", 3, MLSYS_E_SHAPE,
+       "operand 5 (columns): given for a parameter of rank 1, expected >= 2")
+OP_BAD(adafactor_step, "f32[3,4]; f32[3,4]; f32[]; i64[]; f32[4]; f32[4]", "", 3, MLSYS_E_SHAPE,
+       "operand 4 (v): f32[4] does not go with f32[3]")
+OP_BAD(adafactor_step, "f32[3,4]; f32[3,4]; f32[]; i64[]; f32[3]; f32[3]", "", 3, MLSYS_E_SHAPE,
+       "f32[3] does not go with f32[4]")
+OP_BAD(adafactor_step, "f32[3,4]; f32[3,4]; f32[]; i64[]; f32[3,4]", "", 3, MLSYS_E_ARG,
+       "3 results: the parameter and 1 moments")
+OP_BAD(adafactor_step, "f32[3]; f32[3]; f32[]; f32[]; f32[3]", "", 2, MLSYS_E_DTYPE,
+       "operand 3 (count): f32[], expected a scalar i64")
+OP_BAD(adafactor_step, "f32[3]; f32[3]; f32[]; i64[]; f32[3]", "clip=0", 2, MLSYS_E_ARG,
+       "attribute clip: 0, expected > 0")
+OP_BAD(muon_step, "f32[3]; f32[3]; f32[]; f32[3]", "", 2, MLSYS_E_SHAPE,
+       "muon_step: operand 0 (w): f32[3], expected rank 2")
+OP_BAD(muon_step, "f32[B,3]; f32[B,3]; f32[]; f32[B,3]", "", 2, MLSYS_E_SHAPE,
+       "f32[B,3], expected rank 2 and extents that are numbers")
+OP_BAD(muon_step, "f32[2,3]; f32[3,2]; f32[]; f32[2,3]", "", 2, MLSYS_E_SHAPE,
+       "operand 1 (g): f32[3,2] does not go with f32[2,3]")
+OP_BAD(ema_step, "f32[3]; f32[4]", "", 1, MLSYS_E_SHAPE,
+       "ema_step: operand 1 (w): f32[4] does not go with f32[3]")
+OP_BAD(ema_step, "f32[3]; f64[3]", "", 1, MLSYS_E_SHAPE, "f64[3] does not go with f32[3]")
+OP_BAD(ema_step, "f32[3]; f32[3]", "decay=1.5", 1, MLSYS_E_ARG,
+       "ema_step: attribute decay: 1.5, expected in [0,1]")
+OP_BAD(learning_rate, "f32[]", "", 1, MLSYS_E_DTYPE,
+       "learning_rate: operand 0 (step): f32[], expected a scalar i64")
+OP_BAD(learning_rate, "i64[1]", "", 1, MLSYS_E_SHAPE, "i64[1], expected a scalar i64")
+OP_BAD(learning_rate, "i64[]", "schedule=cosine, warmup=10, steps=10", 1, MLSYS_E_ARG,
+       "attribute steps: 10, expected more than warmup")
+OP_BAD(learning_rate, "i64[]", "schedule=step", 1, MLSYS_E_ARG, "attribute every: 0, expected >= 1")
+OP_BAD(learning_rate, "i64[]", "schedule=step, every=2, factor=0", 1, MLSYS_E_ARG,
+       "attribute factor: 0, expected in (0,1]")
+OP_BAD(learning_rate, "i64[]", "schedule=wsd, steps=10, decay=11", 1, MLSYS_E_ARG,
+       "attribute decay: 11, expected 1 to steps - warmup")
+OP_BAD(learning_rate, "i64[]", "rate=-1", 1, MLSYS_E_ARG,
+       "attribute rate: -1, expected a number of f32 >= 0")
+OP_BAD(learning_rate, "i64[]", "floor=2", 1, MLSYS_E_ARG, "attribute floor: 2, expected in [0,1]")
+OP_BAD(learning_rate, "i64[]", "warmup=-1", 1, MLSYS_E_ARG, "attribute warmup: -1, expected >= 0")
+OP_BAD(sum_squares, "i32[3]", "", 1, MLSYS_E_DTYPE,
+       "sum_squares: operand 0 (x): dtype i32, expected float")
+OP_BAD(sum_squares, "f32[3]; f32[3]", "", 1, MLSYS_E_ARG, "sum_squares: 2 operands given")
+OP_BAD(clip_norm, "f32[3]; f32[1]", "", 1, MLSYS_E_SHAPE,
+       "clip_norm: operand 1 (norm): f32[1], expected a scalar float")
+OP_BAD(clip_norm, "f32[3]; f64[]", "", 1, MLSYS_E_DTYPE,
+       "clip_norm: operand 1 (norm): dtype f64, expected f32")
+OP_BAD(clip_norm, "f32[3]; f32[]", "max=0", 1, MLSYS_E_ARG, "attribute max: 0, expected > 0")
+OP_BAD(all_finite, "i32[3]", "", 1, MLSYS_E_DTYPE,
+       "all_finite: operand 0 (x): dtype i32, expected float")
+OP_BAD(all_finite, "f32[3]", "", 2, MLSYS_E_ARG, "all_finite: 2 results")
 
 #undef BAD_OPERANDS_1
 #undef BAD_NUMBERS_1

@@ -17,7 +17,7 @@ BEGIN {
     run = ir " ir/loop ir/proof ir/passes ir/codegen autodiff run"
     may["run"]        = run
     may["model"]      = run " model"
-    may["train"]      = run " train"
+    may["train"]      = run " train ir/ops/decompose.h model/safetensors.h"
     may["quant"]      = run " quant"
     may["engine"]     = run " model train quant engine"
     may["api"]        = run " model train quant engine api cpu cuda"

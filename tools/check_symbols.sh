@@ -23,7 +23,7 @@ asan | ubsan | tsan | fuzz) sanitizer='|lib[atu]b*san\.so.*|libgcc_s\.so.*' ;;
 *) sanitizer= ;;
 esac
 for n in $needed; do
-    echo "$n" | grep -qE "^(libc\.so\.6|libm\.so\.6|ld-linux[-a-z0-9_.]*|libpcre2-8\.so\.0|libutf8proc\.so\.[0-9]+$sanitizer)\$" ||
+    echo "$n" | grep -qE "^(libc\.so\.6|libm\.so\.6|ld-linux[-a-z0-9_.]*|libpcre2-8\.so\.0|libutf8proc\.so\.[0-9]+|libjansson\.so\.[0-9]+|libz\.so\.1$sanitizer)\$" ||
         { echo "symbols: $lib needs $n" >&2; status=1; }
 done
 

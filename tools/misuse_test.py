@@ -18,7 +18,9 @@ DEFAULTS = {
     "axis0": "0", "axis1": "1", "start": "0", "stop": "2", "step": "1", "offset": "0",
     "index": "0", "bytes": "24", "dtype": "MLSYS_F32", "type": "MLSYS_CPU", "what": "MLSYS_DUMP_COST",
     "flags": "0", "value": "1", "min": "1", "max": "8", "divisor": "1", "size": "8", "count": "TINY_VOCAB",
-    "stream_id": "0", "status": "MLSYS_E_ARG",
+    "stream_id": "0", "status": "MLSYS_E_ARG", "tape": "f->tape", "fields": "f->in", "on": "1",
+    "dy": "f->out", "loss": "f->loss", "params": "f->params", "initial": "f->in", "tensors": "f->in",
+    "n_meta": "0", "keys": "NULL",
 }
 # Exceptions: (function, parameter) -> argument.
 ARGUMENTS = {
@@ -52,7 +54,21 @@ ARGUMENTS = {
        ("chat", "append", "append_ids", "next", "logits", "stat", "rewind")},
     ("generator_chat", "user"): '"the"', ("generator_next", "id"): "f->ids", ("generator_next", "text"): "f->buf",
     ("generator_logits", "out"): "f->buf", ("generator_stat", "name"): '"context"', ("generator_rewind", "n"): "0",
+    ("graph_narrow", "dtype"): "MLSYS_BF16", ("graph_narrow", "n"): "1", ("graph_narrow", "values"): "f->values",
     ("ctx_create", "h"): "NULL",
+    ("graph_tangent", "dx"): "f->values", ("graph_find", "name"): '"x"',
+    ("trainer_create", "g"): "f->trained", ("trainer_create", "n"): "1",
+    **{(f"trainer_{c}", "t"): "f->trainer" for c in ("step", "stat", "tensor", "find_nonfinite", "save", "load")},
+    ("trainer_step", "loss"): "NULL", ("trainer_stat", "name"): '"step"', ("trainer_tensor", "name"): '"w"',
+    **{(f, "path"): "f->saved" for f in ("trainer_save", "trainer_load", "tensors_save", "model_save")},
+    **{(f, "names"): "f->names" for f in ("tensors_save", "model_adapt")},
+    ("tensors_save", "n"): "1", ("tensors_save", "values"): "f->names", ("tensors_save", "keys"): "f->names",
+    ("tensors_save", "n_meta"): "1", ("model_adapt", "n"): "1", ("model_adapt", "tensors"): "f->norm",
+    ("dataset_open", "config"): "f->token_windows", ("dataset_wrap", "n"): "1",
+    **{(f"dataset_{c}", "d"): "f->dataset" for c in ("size", "batch")},
+    ("dataset_size", "examples"): "f->buf", ("dataset_size", "fields"): "f->buf",
+    ("dataset_batch", "position"): "0",
+    **{("tape_gradient", p): f"f->{p}" for p in ("x", "y")}, ("tape_gradient", "dx"): "f->out",
 }
 # What a NULL (or another listed wrong value) may do: these parameters are optional, or any value is legal.
 OPTIONAL = {
@@ -68,12 +84,15 @@ OPTIONAL = {
     ("graph_output", "name"), ("graph_dim", "a"), ("graph_dim", "b"), ("graph_symbol", "min"), ("tensor_wrap", "bytes"),
     ("generator_rewind", "n"), ("generator_append_ids", "n"), ("tokenizer_encode", "bytes"), ("tokenizer_decode", "n"),
     ("hooks_init", "size"), ("opdef_init", "size"), ("tensor_slice", "step"), ("tokenizer_vocab", "size"),
-    ("generator_next", "id"), ("tensor_wrap", "base"),
+    ("generator_next", "id"), ("tensor_wrap", "base"), ("dataset_size", "examples"), ("dataset_size", "fields"),
+    ("dataset_batch", "position"), ("dataset_batch", "n"),
+    ("trainer_step", "loss"), ("trainer_create", "n"), ("tensors_save", "n"), ("tensors_save", "n_meta"),
+    ("model_adapt", "n"),
 }
 # The valid call of these fails by design, or its success depends on the moment.
 NO_BASELINE = {"graph_check_gradient", "last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}
 OUT_STRUCTS = {("ctx_stats", "out"), ("program_cost", "out"), ("graph_check_gradient", "out")}
-OUT_ARRAYS = {"op_run", "graph_op", "graph_control", "graph_interpret", "program_run"}
+OUT_ARRAYS = {"op_run", "graph_op", "graph_control", "graph_interpret", "program_run", "dataset_batch"}
 
 
 def param_class(f, p):
@@ -97,9 +116,11 @@ def param_class(f, p):
             return "SHAPE", "0"
         if p.name == "strides" and p.type.startswith("const"):
             return "STRIDES", "0"
-        if p.name == "in" and "tensor" in p.type:
+        if p.name in ("in", "fields", "x", "y", "seeds", "initial", "tensors") and "const mlsys_tensor" in p.type:
             return "TENSORS", "MLSYS_KIND_TENSOR"
-        if p.name in ("in", "x", "y", "seeds") and "value" in p.type:
+        if key == ("tape_gradient", "dx"):
+            return "OUT_TENSORS", "0"
+        if p.name in ("in", "x", "y", "seeds", "params") and "mlsys_value" in p.type:
             return "VALUES", "0"
         if p.name in ("out", "inout") and p.type.startswith("mlsys_") and key not in OUT_STRUCTS:
             short = p.type.removeprefix("mlsys_").removesuffix(" *")

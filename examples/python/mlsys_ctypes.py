@@ -56,6 +56,9 @@ KIND_PROGRAM = 8
 KIND_MODEL = 9
 KIND_TOKENIZER = 10
 KIND_GENERATOR = 11
+KIND_TAPE = 12
+KIND_DATASET = 13
+KIND_TRAINER = 14
 DUMP_GRAPH = 1
 DUMP_KERNELS = 2
 DUMP_COST = 3
@@ -99,6 +102,7 @@ class Opdef(C.Structure):
         ("infer", C.c_void_p),
         ("run", C.c_void_p),
         ("destroy", C.c_void_p),
+        ("gradient", C.c_void_p),
     ]
 
 
@@ -201,6 +205,14 @@ FUNCTIONS = {
     ),
     "mlsys_matmul": (None, [C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p]),
     "mlsys_cast": (None, [C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p]),
+    "mlsys_tape_create": (None, [C.c_void_p, C.c_void_p]),
+    "mlsys_tape_record": (None, [C.c_void_p, C.c_int32]),
+    "mlsys_tape_detach": (None, [C.c_void_p, C.c_void_p]),
+    "mlsys_tape_gradient": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p],
+    ),
+    "mlsys_tape_clear": (None, [C.c_void_p]),
     "mlsys_op_list": (None, [C.c_void_p, C.c_void_p, C.c_uint64, C.c_void_p]),
     "mlsys_op_schema": (None, [C.c_void_p, C.c_char_p, C.c_void_p, C.c_uint64, C.c_void_p]),
     "mlsys_opdef_init": (None, [C.c_void_p, C.c_uint64]),
@@ -230,10 +242,16 @@ FUNCTIONS = {
         None,
         [C.c_void_p, C.c_int64, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p],
     ),
+    "mlsys_graph_find": (None, [C.c_void_p, C.c_char_p, C.c_void_p]),
     "mlsys_graph_gradient": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p],
+    ),
+    "mlsys_graph_tangent": (
         None,
         [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p],
     ),
+    "mlsys_graph_narrow": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_int32, C.c_void_p]),
     "mlsys_graph_check_gradient": (
         None,
         [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p],
@@ -253,11 +271,37 @@ FUNCTIONS = {
     "mlsys_program_reserve": (None, [C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p]),
     "mlsys_program_cost": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p]),
     "mlsys_program_dump": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_uint64, C.c_void_p]),
+    "mlsys_dataset_open": (None, [C.c_void_p, C.c_char_p, C.c_void_p, C.c_void_p]),
+    "mlsys_dataset_wrap": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p]),
+    "mlsys_dataset_size": (None, [C.c_void_p, C.c_void_p, C.c_void_p]),
+    "mlsys_dataset_batch": (None, [C.c_void_p, C.c_int64, C.c_int64, C.c_int32, C.c_void_p]),
+    "mlsys_trainer_create": (
+        None,
+        [C.c_void_p, C.c_int64, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p],
+    ),
+    "mlsys_trainer_step": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p]),
+    "mlsys_trainer_stat": (None, [C.c_void_p, C.c_char_p, C.c_void_p]),
+    "mlsys_trainer_tensor": (None, [C.c_void_p, C.c_char_p, C.c_void_p]),
+    "mlsys_trainer_find_nonfinite": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_uint64, C.c_void_p],
+    ),
+    "mlsys_trainer_save": (None, [C.c_void_p, C.c_char_p]),
+    "mlsys_trainer_load": (None, [C.c_void_p, C.c_char_p]),
+    "mlsys_tensors_save": (
+        None,
+        [C.c_char_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p],
+    ),
     "mlsys_model_open": (None, [C.c_void_p, C.c_char_p, C.c_void_p, C.c_void_p]),
     "mlsys_model_describe": (None, [C.c_void_p, C.c_void_p, C.c_uint64, C.c_void_p]),
     "mlsys_model_meta": (None, [C.c_void_p, C.c_char_p, C.c_void_p, C.c_uint64, C.c_void_p]),
     "mlsys_model_tensor": (None, [C.c_void_p, C.c_char_p, C.c_void_p]),
     "mlsys_model_graph": (None, [C.c_void_p, C.c_void_p, C.c_void_p]),
+    "mlsys_model_adapt": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p],
+    ),
+    "mlsys_model_save": (None, [C.c_void_p, C.c_char_p, C.c_void_p]),
     "mlsys_model_tokenizer": (None, [C.c_void_p, C.c_void_p]),
     "mlsys_tokenizer_encode": (
         None,

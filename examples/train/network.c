@@ -1,6 +1,7 @@
 #include "network.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A builder that remembers its first failure, so that a network reads like its formula. */
@@ -43,7 +44,9 @@ static mlsys_value input(builder *b, const char *name, mlsys_dtype t, int32_t ra
 /* ---- the two networks ---------------------------------------------------------------------- */
 
 static void add_parameter(network *n, int rank, const int64_t *shape, double spread) {
-    parameter *p = &n->parameters[n->n++];
+    parameter *p = &n->parameters[n->n];
+    snprintf(p->name, sizeof p->name, "%s%d", n->n % 2 ? "bias" : "weight", n->n / 2);
+    n->n++;
     p->rank = rank;
     memcpy(p->shape, shape, sizeof *shape * (size_t)rank);
     p->spread = spread;
@@ -63,6 +66,7 @@ int network_of(const char *name, int64_t side, network *out) {
     out->name = name;
     out->side = side;
     out->classes = 10;
+    out->rate = 0.001;
     if (!strcmp(name, "mlp")) {
         add_layer(out, 2, (const int64_t[]){side * side, 512}, 512, (double)(side * side));
         add_layer(out, 2, (const int64_t[]){512, 256}, 256, 512);
@@ -71,6 +75,8 @@ int network_of(const char *name, int64_t side, network *out) {
     }
     if (strcmp(name, "conv") || side % 4) return 0;
     int64_t flat = 64 * (side / 4) * (side / 4);
+    out->rate = 0.002;
+    out->mirrored = 1;
     add_layer(out, 4, (const int64_t[]){32, 1, 3, 3}, 32, 9);
     add_layer(out, 4, (const int64_t[]){64, 32, 3, 3}, 64, 9 * 32);
     add_layer(out, 2, (const int64_t[]){flat, 128}, 128, (double)flat);
@@ -137,46 +143,28 @@ static mlsys_status finish(builder *b, mlsys_graph *out) {
     return b->st;
 }
 
-static void parameter_inputs(builder *b, const network *n, int donated, mlsys_value *out) {
+static void parameter_inputs(builder *b, const network *n, mlsys_value *out) {
     for (int i = 0; i < n->n; i++) {
-        out[i] = input(b, NULL, MLSYS_F32, n->parameters[i].rank, n->parameters[i].shape);
-        if (donated && b->st == MLSYS_OK) b->st = mlsys_graph_donate(b->g, out[i]);
+        const parameter *p = &n->parameters[i];
+        out[i] = input(b, p->name, MLSYS_F32, p->rank, p->shape);
     }
 }
 
-mlsys_status network_step(const network *n, mlsys_ctx ctx, mlsys_graph *out) {
-    mlsys_value images, w[MAX_PARAMETERS], m[MAX_PARAMETERS], v[MAX_PARAMETERS], g[MAX_PARAMETERS];
-    mlsys_value next[3][MAX_PARAMETERS], loss = 0;
+mlsys_status network_loss(const network *n, mlsys_ctx ctx, mlsys_graph *out, mlsys_value *loss,
+                          mlsys_value *parameters) {
+    mlsys_value images;
     builder b = begin(n, ctx, &images);
     mlsys_value labels = input(&b, "labels", MLSYS_I64, 1, &b.batch);
-    mlsys_value lr = input(&b, "lr", MLSYS_F32, 0, NULL),
-                count = input(&b, "count", MLSYS_I64, 0, NULL);
-    mlsys_config no_decay = NULL;
-    parameter_inputs(&b, n, 1, w);
-    parameter_inputs(&b, n, 1, m);
-    parameter_inputs(&b, n, 1, v);
-    loss = op1(&b, "reduce_mean", op2(&b, "cross_entropy", logits(&b, n, images, w), labels));
-    if (b.st == MLSYS_OK) b.st = mlsys_graph_gradient(b.g, 1, &loss, NULL, n->n, w, g);
-    if (b.st == MLSYS_OK) b.st = mlsys_config_create(&no_decay);
-    if (b.st == MLSYS_OK) b.st = mlsys_config_set_f64(no_decay, "weight_decay", 0);
-    for (int i = 0; i < n->n && b.st == MLSYS_OK; i++) {
-        mlsys_value in[6] = {w[i], g[i], lr, m[i], v[i], count}, result[3];
-        b.st = mlsys_graph_op(b.g, "adam_step", 6, in, no_decay, 3, result);
-        for (int k = 0; k < 3; k++)
-            next[k][i] = result[k];
-    }
-    for (int k = 0; k < 3; k++)
-        for (int i = 0; i < n->n && b.st == MLSYS_OK; i++)
-            b.st = mlsys_graph_output(b.g, NULL, next[k][i]);
-    if (b.st == MLSYS_OK) b.st = mlsys_graph_output(b.g, "loss", loss);
-    mlsys_release(no_decay);
+    parameter_inputs(&b, n, parameters);
+    *loss =
+        op1(&b, "reduce_mean", op2(&b, "cross_entropy", logits(&b, n, images, parameters), labels));
     return finish(&b, out);
 }
 
 mlsys_status network_classes(const network *n, mlsys_ctx ctx, mlsys_graph *out) {
     mlsys_value images, w[MAX_PARAMETERS];
     builder b = begin(n, ctx, &images);
-    parameter_inputs(&b, n, 0, w);
+    parameter_inputs(&b, n, w);
     mlsys_value classes = op1(&b, "argmax", logits(&b, n, images, w));
     if (b.st == MLSYS_OK) b.st = mlsys_graph_output(b.g, "classes", classes);
     return finish(&b, out);

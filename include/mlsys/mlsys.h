@@ -1,7 +1,8 @@
 /* libmlsys: one embeddable library for ML systems. The only public header, and the manual.
  *
  * Reading order: status and errors, objects, configuration, context, device and stream, tensors,
- * eager ops, graphs and programs, custom ops, models, tokenizers, generation.
+ * eager ops and tapes, graphs and programs, custom ops, datasets, training, models, tokenizers,
+ * generation.
  *
  * Rules that hold for every function:
  *  - A function that can fail returns mlsys_status; 0 is success. The sentence that says what was
@@ -12,9 +13,9 @@
  *  - Strides and offsets are in elements, sizes named bytes are in bytes.
  *  - TEXT outputs are (buf, cap, need): need receives the size including the final NUL; when it is
  *    larger than cap the call returns MLSYS_E_BUFFER and buf holds a truncated, NUL-ended text.
- *  - Threads: contexts, devices, tensors' metadata, programs, models and tokenizers may be used by
- *    any thread. A config, graph, stream and generator belong to one thread at a time; a second
- *    concurrent caller gets MLSYS_E_BUSY. In a child made by fork every call but release fails with
+ *  - Threads: contexts, devices, tensors' metadata, programs, models, tokenizers and datasets may be used
+ *    by any thread. A config, graph, stream, tape, trainer and generator belong to one thread at a time; a
+ *    second concurrent caller gets MLSYS_E_BUSY. In a child made by fork every call but release fails with
  *    MLSYS_E_STATE.
  *  - The library never exits, aborts, prints, raises a signal, or changes floating-point state.
  */
@@ -61,6 +62,9 @@ typedef struct mlsys_program_s *mlsys_program;
 typedef struct mlsys_model_s *mlsys_model;
 typedef struct mlsys_tokenizer_s *mlsys_tokenizer;
 typedef struct mlsys_generator_s *mlsys_generator;
+typedef struct mlsys_tape_s *mlsys_tape;
+typedef struct mlsys_dataset_s *mlsys_dataset;
+typedef struct mlsys_trainer_s *mlsys_trainer;
 
 enum {
     MLSYS_OK = 0,
@@ -121,7 +125,10 @@ enum {
     MLSYS_KIND_PROGRAM = 8,
     MLSYS_KIND_MODEL = 9,
     MLSYS_KIND_TOKENIZER = 10,
-    MLSYS_KIND_GENERATOR = 11
+    MLSYS_KIND_GENERATOR = 11,
+    MLSYS_KIND_TAPE = 12,
+    MLSYS_KIND_DATASET = 13,
+    MLSYS_KIND_TRAINER = 14
 };
 enum {
     MLSYS_DUMP_GRAPH = 1,   /* tensor IR as compiled */
@@ -310,6 +317,23 @@ MLSYS_API mlsys_status mlsys_matmul(mlsys_stream stream, mlsys_tensor a, mlsys_t
                                     mlsys_tensor *out);
 MLSYS_API mlsys_status mlsys_cast(mlsys_stream stream, mlsys_tensor a, mlsys_dtype dtype,
                                   mlsys_tensor *out);
+/** A record of what mlsys_op_run does on a stream, to differentiate it: the tape holds inputs and results.
+ *  Other views of memory that it holds are followed (docs/autodiff.md).  Errors STATE: the stream has one. */
+MLSYS_API mlsys_status mlsys_tape_create(mlsys_stream stream, mlsys_tape *out);
+/** on 0: ops leave no record until it is 1 again (no-grad). */
+MLSYS_API mlsys_status mlsys_tape_record(mlsys_tape tape, int32_t on);
+/** t counts as a constant for what is recorded from now on, though it was computed. */
+MLSYS_API mlsys_status mlsys_tape_detach(mlsys_tape tape, mlsys_tensor t);
+/** dx[j] = sum over i of seeds[i] * d y[i] / d x[j], new tensors; seeds as in mlsys_graph_gradient. y are
+ *  recorded results; x recorded operands or results; dx[j] is NULL where no y depends on x[j]. The tape stays
+ *  and can be asked again.
+ *  Errors   STATE a saved tensor was written since it was recorded (names op and operand); ARG y or x is
+ *           not on the tape; as mlsys_graph_gradient. */
+MLSYS_API mlsys_status mlsys_tape_gradient(mlsys_tape tape, int32_t n_y, const mlsys_tensor *y,
+                                           const mlsys_tensor *seeds, int32_t n_x,
+                                           const mlsys_tensor *x, mlsys_tensor *dx);
+/** Forget what was recorded, and let its tensors go. */
+MLSYS_API mlsys_status mlsys_tape_clear(mlsys_tape tape);
 /** Names of all ops, one per line. ctx may be NULL (then custom ops are left out). */
 MLSYS_API mlsys_status mlsys_op_list(mlsys_ctx ctx, char *buf, uint64_t cap, uint64_t *need);
 /** Inputs, outputs, attributes, meaning and special values of an op, as Markdown. */
@@ -334,6 +358,12 @@ typedef struct mlsys_opdef {
     mlsys_status (*run)(void *user, mlsys_stream stream, int32_t n_in, const mlsys_tensor *in,
                         mlsys_config attrs, int32_t n_out, const mlsys_tensor *out);
     void (*destroy)(void *user);
+    /** The gradient rule, or NULL: append to g the nodes that compute din[k], of in[k]'s type, from dout[i]
+     *  (0 = zero by structure; not all are). in and out are the node's values; in[k] = 0 is absent. Set din[k]
+     *  of floats where wanted[k]; 0 = zero. Only mlsys_graph_op, _const, _dim and _type may be called on g. */
+    mlsys_status (*gradient)(void *user, mlsys_graph g, int32_t n_in, const mlsys_value *in,
+                             mlsys_config attrs, int32_t n_out, const mlsys_value *out,
+                             const mlsys_value *dout, const int32_t *wanted, mlsys_value *din);
 } mlsys_opdef;
 
 MLSYS_API mlsys_status mlsys_opdef_init(mlsys_opdef *d, uint64_t size);
@@ -369,15 +399,36 @@ MLSYS_API mlsys_status mlsys_graph_control(mlsys_graph g, const char *kind, mlsy
 MLSYS_API mlsys_status mlsys_graph_output(mlsys_graph g, const char *name, mlsys_value v);
 MLSYS_API mlsys_status mlsys_graph_type(mlsys_graph g, mlsys_value v, mlsys_dtype *dtype,
                                         int32_t cap, mlsys_dim *shape, int32_t *ndim);
+/** The input of this name, or else the output's value, of a graph that somebody else has built: to append a
+ *  loss to a model's logits. Values of a graph grow as it does, so those of inputs sort into their order.
+ *  Errors   NOTFOUND. */
+MLSYS_API mlsys_status mlsys_graph_find(mlsys_graph g, const char *name, mlsys_value *out);
 /** Append the nodes that compute gradients: dx[j] = sum over i of seeds[i] * d y[i] / d x[j], of x[j]'s
  *  type. seeds may be NULL, and seeds[i] 0: ones. y and x are floats; x may be any values. dx[j] = 0 where
  *  no y depends on x[j]: nothing is computed there. Gradients are nodes like any others and can be
  *  differentiated again.
+ *  config keys: mlsys_config_keys("gradient"): which forward values are kept for the backward pass and which
+ *  are computed again ("checkpoint"); the bits do not change. config may be NULL.
  *  Errors   DTYPE y or x is no float; SHAPE a seed is not of its y's type; UNSUPPORTED an op without a
  *           gradient, by name. The graph is then as before. */
 MLSYS_API mlsys_status mlsys_graph_gradient(mlsys_graph g, int32_t n_y, const mlsys_value *y,
                                             const mlsys_value *seeds, int32_t n_x,
-                                            const mlsys_value *x, mlsys_value *dx);
+                                            const mlsys_value *x, mlsys_config config,
+                                            mlsys_value *dx);
+/** Forward mode: dy[i] = sum over j of d y[i] / d x[j] * dx[j], of y[i]'s type. dx[j] = 0: zeros. dy[i] = 0
+ *  where y[i] depends on no x. Made by differentiating the reverse pass by its seeds.
+ *  Errors   as mlsys_graph_gradient; SHAPE dx[j] is not of x[j]'s type. */
+MLSYS_API mlsys_status mlsys_graph_tangent(mlsys_graph g, int32_t n_x, const mlsys_value *x,
+                                           const mlsys_value *dx, int32_t n_y, const mlsys_value *y,
+                                           mlsys_value *dy);
+/** Rewrite g for mixed precision: ops that gain from dtype (MLSYS_BF16 or MLSYS_F16) compute in it, others
+ *  and all inputs and outputs keep their dtype; casts are inserted. Before mlsys_graph_gradient.
+ *  config keys: mlsys_config_keys("narrow"). config may be NULL. Values of g from before are void and refused,
+ *  but for the n values (inputs, the loss, any other), which are translated in place and keep their types;
+ *  nodes that neither these nor outputs need are dropped. No change after a failure.
+ *  Errors   DTYPE dtype is not BF16 or F16; NOTFOUND the config names no op; ARG a value of another graph. */
+MLSYS_API mlsys_status mlsys_graph_narrow(mlsys_graph g, mlsys_dtype dtype, mlsys_config config,
+                                          int32_t n, mlsys_value *values);
 typedef struct mlsys_gradient_report {
     uint64_t size;               /* set by the caller */
     int64_t checked, kinks;      /* elements; of these, where left and right slopes differ */
@@ -438,9 +489,70 @@ MLSYS_API mlsys_status mlsys_program_cost(mlsys_program p, int32_t n, const char
 MLSYS_API mlsys_status mlsys_program_dump(mlsys_program p, int32_t what, char *buf, uint64_t cap,
                                           uint64_t *need);
 
+/* ---- datasets ------------------------------------------------------------------------------- */
+
+/** Open training data. config keys: mlsys_config_keys("dataset"): "format" ("idx", "csv", "tokens"), "labels"
+ *  (IDX), "length", "dtype" (tokens), "columns", "label", "header" (CSV), "shuffle", "seed".
+ *  An example has fields, each a tensor: IDX u8 images and i64 labels; CSV f32 columns, then an i64 label
+ *  when a label column is named; tokens i32 inputs [length] and i32 targets [length], one later.
+ *  Files may be gzip-compressed where the build has zlib.
+ *  Errors   FORMAT, IO: the sentence names file and place; UNSUPPORTED compressed, and no zlib. */
+MLSYS_API mlsys_status mlsys_dataset_open(mlsys_ctx ctx, const char *path, mlsys_config config,
+                                          mlsys_dataset *out);
+/** Over tensors in memory, retained: examples along axis 0 of all n; with "length", one i32 tensor [N] of
+ *  tokens as of a token file. */
+MLSYS_API mlsys_status mlsys_dataset_wrap(mlsys_ctx ctx, int32_t n, const mlsys_tensor *fields,
+                                          mlsys_config config, mlsys_dataset *out);
+/** Examples in one epoch, and fields of an example; either may be NULL. */
+MLSYS_API mlsys_status mlsys_dataset_size(mlsys_dataset d, int64_t *examples, int32_t *fields);
+/** Examples position .. position + n - 1 of the endless sequence of shuffled epochs, stacked along a new axis
+ *  0: new tensors, one for each field. What they are depends on seed and position only, so a run resumes
+ *  anywhere by its position. */
+MLSYS_API mlsys_status mlsys_dataset_batch(mlsys_dataset d, int64_t position, int64_t n,
+                                           int32_t n_out, mlsys_tensor *out);
+
+/* ---- training ------------------------------------------------------------------------------- */
+
+/** A training run. g computes loss, a float scalar; params are n of its inputs, initial their first values
+ *  (copied). The other inputs of g, in their order, are a batch. A step - forward, backward, clipping,
+ *  update - is one compiled program with parameters and optimiser state donated. g is copied.
+ *  config keys: mlsys_config_keys("trainer"): "optimizer" ("sgd", "adam", "adamw", "adafactor", "lion",
+ *  "muon") and its numbers, "rate", "schedule", "warmup", "steps", "clip", "weight_decay", "no_decay",
+ *  "accumulate", "ema", "precision" ("f32", "bf16", "f16"), "loss_scale", "checkpoint", "numerics", ... */
+MLSYS_API mlsys_status mlsys_trainer_create(mlsys_graph g, mlsys_value loss, int32_t n,
+                                            const mlsys_value *params, const mlsys_tensor *initial,
+                                            mlsys_stream stream, mlsys_config config,
+                                            mlsys_trainer *out);
+/** One batch; with "accumulate" k, every k-th call updates, by the mean of k gradients. loss: of this batch;
+ *  may be NULL. A step whose gradients are not finite (their norm, in f32) changes nothing but the loss scale
+ *  and the counts of calls and of skipped steps. After a failure the state is as before. */
+MLSYS_API mlsys_status mlsys_trainer_step(mlsys_trainer t, int32_t n_in, const mlsys_tensor *in,
+                                          double *loss);
+/** Names: mlsys_config_keys("trainer_stats"): "step", "batches", "loss", "rate", "gradient_norm",
+ *  "loss_scale", "skipped", "flops", "peak_bytes", ... */
+MLSYS_API mlsys_status mlsys_trainer_stat(mlsys_trainer t, const char *name, double *out);
+/** A copy of a parameter ("NAME": its input's name) or of state ("NAME.m", "NAME.ema"...). Errors NOTFOUND. */
+MLSYS_API mlsys_status mlsys_trainer_tensor(mlsys_trainer t, const char *name, mlsys_tensor *out);
+/** The first op of the forward or backward pass, in the order of running, with a result that is not finite
+ *  for this batch: its name, operands and value; "" when all are finite. Slow: runs on the interpreter. */
+MLSYS_API mlsys_status mlsys_trainer_find_nonfinite(mlsys_trainer t, int32_t n_in,
+                                                    const mlsys_tensor *in, char *buf, uint64_t cap,
+                                                    uint64_t *need);
+/** Write parameters, optimiser state, counters and a digest (safetensors): to a temporary file beside path,
+ *  synced, renamed; the old file is whole whatever happens. */
+MLSYS_API mlsys_status mlsys_trainer_save(mlsys_trainer t, const char *path);
+/** Go on from a file of mlsys_trainer_save: the run has the bits of one that was never interrupted.
+ *  Errors   FORMAT a broken file or one of another model or optimiser (names what differs): nothing changes. */
+MLSYS_API mlsys_status mlsys_trainer_load(mlsys_trainer t, const char *path);
+/** Write n tensors, dense row-major, and n_meta key-value texts as a safetensors file, as safely. */
+MLSYS_API mlsys_status mlsys_tensors_save(const char *path, int32_t n, const char *const *names,
+                                          const mlsys_tensor *tensors, int32_t n_meta,
+                                          const char *const *keys, const char *const *values);
+
 /* ---- models and tokenizers ------------------------------------------------------------------ */
 
-/** Open a model file (GGUF v2/v3). The file is mapped, and validated whole before use. */
+/** Open a model file (GGUF v2/v3, or safetensors: description, metadata and tensors only). The file is
+ *  mapped, and validated whole before use. */
 MLSYS_API mlsys_status mlsys_model_open(mlsys_ctx ctx, const char *path, mlsys_config config,
                                         mlsys_model *out);
 /** Lines "key: value" of the metadata and the tensor list. */
@@ -455,8 +567,26 @@ MLSYS_API mlsys_status mlsys_model_tensor(mlsys_model m, const char *name, mlsys
  *  Inputs   tokens i32 [B,L]; start i64 [] (tokens already cached); then per layer the k and v caches
  *           [B, context, kv_heads, dim], donated.
  *  Outputs  the caches in the order of the inputs, then logits f32 [B,L,V] or [B,1,V].
+ *  With "mode" = "train" there is no cache: inputs tokens i32 [B,L] and, by "trainable" ("all", "lora"), the
+ *  weights or the adapters NAME.lora_a [rank,in], NAME.lora_b [out,rank] of each matrix that "lora_targets"
+ *  names, f32, under their names; output logits f32 [B,L,V], the bits of inference with the same weights
+ *  (and an f32 cache). The order of these inputs is that of their use: token_embd; of each layer attn_norm,
+ *  attn_q, attn_k, attn_v, ...; output_norm, output; a bias and an adapter's a and b follow their matrix.
+ *  Where m has an adapter that is trained, the inputs stand in its place.
  *  Errors   UNSUPPORTED unknown architecture; FORMAT a value or tensor that does not fit. */
 MLSYS_API mlsys_status mlsys_model_graph(mlsys_model m, mlsys_config config, mlsys_graph *out);
+/** m with other tensors, row-major: a name of m's replaces that tensor (same shape, any float dtype);
+ *  NAME.lora_a and NAME.lora_b, together, adapt the matrix NAME by scale * b a, where scale = "lora_alpha" /
+ *  rank. The result keeps m and the tensors, which must not change; it is a model like any other.
+ *  config keys: mlsys_config_keys("model_adapt").
+ *  Errors   NOTFOUND m has no such tensor or matrix; SHAPE, DTYPE; ARG one half of an adapter, a name twice. */
+MLSYS_API mlsys_status mlsys_model_adapt(mlsys_model m, int32_t n, const char *const *names,
+                                         const mlsys_tensor *tensors, mlsys_config config,
+                                         mlsys_model *out);
+/** Write m as a GGUF file, adapters merged into their matrices; as safely as mlsys_trainer_save. Tensors that
+ *  were replaced or merged have "dtype" (f32, f16, bf16; vectors f32 always), others their own.
+ *  config keys: mlsys_config_keys("model_save"). */
+MLSYS_API mlsys_status mlsys_model_save(mlsys_model m, const char *path, mlsys_config config);
 
 MLSYS_API mlsys_status mlsys_model_tokenizer(mlsys_model m, mlsys_tokenizer *out);
 /** flags: 1 = add the model's BOS/EOS as its metadata says, 2 = recognise special tokens in the text.

@@ -1,9 +1,13 @@
 #include "api/api.h"
+#include "autodiff/checkpoint.h"
 #include "engine/generator.h"
 #include "ir/ops/op_def.h"
+#include "ir/passes/passes.h"
 #include "model/arch.h"
 #include "model/model.h"
 #include "run/program.h"
+#include "train/trainer.h"
+#include "train/dataset.h"
 
 static mlsys_status set(mlsys_config config, const char *what, const char *key,
                         const mlsi_config_entry *value) {
@@ -76,7 +80,13 @@ static const struct {
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},
+    {"dataset", mlsi_dataset_config_keys},
+    {"model_adapt", mlsi_model_adapt_config_keys},
+    {"model_save", mlsi_model_save_config_keys},
     {"check_gradient", mlsi_check_gradient_config_keys},
+    {"trainer", mlsi_trainer_config_keys},
+    {"gradient", mlsi_gradient_config_keys},
+    {"narrow", mlsi_narrow_config_keys},
 };
 
 mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint64_t *need) {
@@ -95,6 +105,8 @@ mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap, uint6
         mlsi_config_keys_text(keys, n, &text);
     } else if (!strcmp(scope, "generator_stats")) {
         mlsi_generator_stats_text(&text);
+    } else if (!strcmp(scope, "trainer_stats")) {
+        mlsi_trainer_stats_text(&text);
     } else if (op != MLSI_OP_COUNT) {
         mlsi_op_attrs_text(op, &text);
     } else {

@@ -26,6 +26,16 @@
 #else
 #define UTF8PROC "no"
 #endif
+#if defined(MLSI_HAVE_JANSSON)
+#define JANSSON "yes"
+#else
+#define JANSSON "no"
+#endif
+#if defined(MLSI_HAVE_ZLIB)
+#define ZLIB "yes"
+#else
+#define ZLIB "no"
+#endif
 #if defined(MLSI_HAVE_CUDA)
 #define CUDA "yes"
 #else
@@ -36,7 +46,8 @@ int32_t mlsys_version(void) { return MLSYS_VERSION_NUMBER; }
 
 const char *mlsys_build_info(void) {
     return "libmlsys " MLSYS_VERSION_STRING "; " COMPILER "; instruction sets: " ISAS
-           "; cuda: " CUDA "; pcre2: " PCRE2 "; utf8proc: " UTF8PROC;
+           "; cuda: " CUDA "; pcre2: " PCRE2 "; utf8proc: " UTF8PROC "; zlib: " ZLIB
+           "; jansson: " JANSSON;
 }
 
 int32_t mlsys_has_feature(const char *name) {
@@ -51,6 +62,8 @@ int32_t mlsys_has_feature(const char *name) {
         {"cuda", !strcmp(CUDA, "yes")},
         {"pcre2", !strcmp(PCRE2, "yes")},
         {"utf8proc", !strcmp(UTF8PROC, "yes")},
+        {"jansson", !strcmp(JANSSON, "yes")},
+        {"zlib", !strcmp(ZLIB, "yes")},
     };
     for (size_t i = 0; name && i < sizeof features / sizeof features[0]; i++)
         if (!strcmp(features[i].name, name)) return features[i].present;

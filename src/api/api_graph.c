@@ -1,6 +1,8 @@
 #include "api/api.h"
 #include "api/api_graph.h"
+#include "autodiff/forward.h"
 #include "autodiff/reverse.h"
+#include "ir/passes/passes.h"
 #include "run/program.h"
 
 #include <string.h>
@@ -30,16 +32,14 @@ mlsys_status mlsi_graph_create(mlsi_ctx *ctx, mlsys_graph *out, mlsi_graph **obj
     return MLSYS_OK;
 }
 
-static mlsys_value public_value(const mlsi_graph *g, int32_t v) {
-    return (int64_t)g->serial << 32 | (int64_t)(v + 1);
+static mlsys_value public_value(mlsi_graph *g, int32_t v) {
+    const mlsi_graph_call c = {g, g, 0};
+    return mlsi_graph_call_value(&c, v);
 }
 
-static mlsys_status own_value(const mlsi_graph *g, mlsys_value v, const char *what, int32_t *out) {
-    int64_t n = (v & 0xffffffff) - 1;
-    if (v <= 0 || (uint32_t)(v >> 32) != g->serial || n < 0 || n >= g->funcs[0].n_values)
-        return mlsi_fail(MLSYS_E_ARG, "%s: %lld is not a value of this graph", what, (long long)v);
-    *out = (int32_t)n;
-    return MLSYS_OK;
+static mlsys_status own_value(mlsi_graph *g, mlsys_value v, const char *what, int32_t *out) {
+    const mlsi_graph_call c = {g, g, 0};
+    return mlsi_graph_call_own(&c, v, what, out);
 }
 
 mlsys_status mlsys_graph_create(mlsys_ctx ctx, mlsys_graph *out) {
@@ -64,11 +64,11 @@ mlsys_status mlsys_graph_symbol(mlsys_graph graph, const char *name, int64_t min
 
 mlsys_status mlsys_graph_dim(mlsys_graph graph, int32_t op, mlsys_dim a, mlsys_dim b,
                              mlsys_dim *out) {
-    mlsi_graph *g;
+    mlsi_graph_call c;
     API_NOT_NULL(out, "graph_dim: out");
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_dim: g", &g));
-    mlsys_status st = mlsi_dim_op(&g->symbols, op, a, b, out);
-    mlsi_unpin_exclusive(g);
+    MLSI_TRY(mlsi_graph_call_begin(graph, "graph_dim: g", &c));
+    mlsys_status st = mlsi_dim_op(&c.graph->symbols, op, a, b, out);
+    mlsi_graph_call_end(&c);
     return st;
 }
 
@@ -106,20 +106,20 @@ mlsys_status mlsys_graph_donate(mlsys_graph graph, mlsys_value input) {
 }
 
 mlsys_status mlsys_graph_const(mlsys_graph graph, mlsys_tensor tensor, mlsys_value *out) {
-    mlsi_graph *g;
+    mlsi_graph_call c;
     mlsi_tensor *t;
     int32_t v;
     API_NOT_NULL(out, "graph_const: out");
     *out = 0;
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_const: g", &g));
+    MLSI_TRY(mlsi_graph_call_begin(graph, "graph_const: g", &c));
     mlsys_status st = mlsi_pin(tensor, MLSYS_KIND_TENSOR, "graph_const: t", &t);
     if (st == MLSYS_OK) {
-        st = mlsi_api_same_ctx(&g->object, &t->object, "graph_const: t");
-        if (st == MLSYS_OK) st = mlsi_build_const(g, 0, t, &v);
-        if (st == MLSYS_OK) *out = public_value(g, v);
+        st = mlsi_api_same_ctx(&c.named->object, &t->object, "graph_const: t");
+        if (st == MLSYS_OK) st = mlsi_build_const(c.graph, c.func, t, &v);
+        if (st == MLSYS_OK) *out = mlsi_graph_call_value(&c, v);
         mlsi_unpin(t);
     }
-    mlsi_unpin_exclusive(g);
+    mlsi_graph_call_end(&c);
     return st;
 }
 
@@ -188,35 +188,41 @@ static mlsys_status check_counts(const char *what, int32_t n_in, const void *in,
     return MLSYS_OK;
 }
 
-static mlsys_status own_values(const mlsi_graph *g, int32_t n, const mlsys_value *in,
+static mlsys_status own_values(const mlsi_graph_call *c, int32_t n, const mlsys_value *in,
                                const char *what, int32_t *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = -1;
-        if (in[i] && own_value(g, in[i], what, &out[i]) != MLSYS_OK)
+        if (in[i] && mlsi_graph_call_own(c, in[i], what, &out[i]) != MLSYS_OK)
             return mlsi_fail_in(MLSYS_E_ARG, "operand %d", i);
     }
     return MLSYS_OK;
 }
 
+mlsys_status mlsi_graph_own_values(mlsi_graph *g, int32_t n, const mlsys_value *in,
+                                   const char *what, int32_t *out) {
+    return own_values(&(mlsi_graph_call){g, g, 0}, n, in, what, out);
+}
+
 mlsys_status mlsys_graph_op(mlsys_graph graph, const char *op, int32_t n_in, const mlsys_value *in,
                             mlsys_config attrs, int32_t n_out, mlsys_value *out) {
     API_COMPUTES;
-    mlsi_graph *g = NULL;
+    mlsi_graph_call call = {0};
     mlsi_config *c = NULL;
     int32_t values[MLSI_MAX_OPERANDS], results[MLSI_MAX_OPERANDS];
     API_NOT_NULL(op, "graph_op: op");
     MLSI_TRY(check_counts("graph_op", n_in, in, n_out, out));
-    mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_op: g", &g);
-    if (st == MLSYS_OK) st = own_values(g, n_in, in, op, values);
+    mlsys_status st = mlsi_graph_call_begin(graph, "graph_op: g", &call);
+    if (st == MLSYS_OK) st = own_values(&call, n_in, in, op, values);
     for (int i = 0; i < n_out; i++)
         out[i] = 0; /* now: in and out may be one array */
     if (st == MLSYS_OK && attrs)
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "graph_op: attrs", &c);
-    if (st == MLSYS_OK) st = mlsi_graph_add_op(g, 0, op, c, n_in, values, n_out, results);
+    if (st == MLSYS_OK)
+        st = mlsi_graph_add_op(call.graph, call.func, op, c, n_in, values, n_out, results);
     for (int i = 0; i < n_out && st == MLSYS_OK; i++)
-        out[i] = public_value(g, results[i]);
+        out[i] = mlsi_graph_call_value(&call, results[i]);
     mlsi_unpin_exclusive(c);
-    mlsi_unpin_exclusive(g);
+    mlsi_graph_call_end(&call);
     return st;
 }
 
@@ -247,7 +253,7 @@ mlsys_status mlsys_graph_control(mlsys_graph graph, const char *kind, mlsys_grap
     if (op == MLSI_OP_CALL && g2)
         return mlsi_fail(MLSYS_E_ARG, "graph_control: g2 is given, but call takes one function");
     mlsys_status st = mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_control: g", &g);
-    if (st == MLSYS_OK) st = own_values(g, n_in, in, kind, values);
+    if (st == MLSYS_OK) st = own_values(&(mlsi_graph_call){g, g, 0}, n_in, in, kind, values);
     for (int i = 0; i < n_out; i++)
         out[i] = 0;
     int64_t before = g ? g->n_funcs : 0;
@@ -274,12 +280,12 @@ mlsys_status mlsys_graph_output(mlsys_graph graph, const char *name, mlsys_value
 
 mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dtype, int32_t cap,
                               mlsys_dim *shape, int32_t *ndim) {
-    mlsi_graph *g;
+    mlsi_graph_call c;
     int32_t value;
-    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_type: g", &g));
-    mlsys_status st = own_value(g, v, "graph_type: v", &value);
+    MLSI_TRY(mlsi_graph_call_begin(graph, "graph_type: g", &c));
+    mlsys_status st = mlsi_graph_call_own(&c, v, "graph_type: v", &value);
     if (st == MLSYS_OK) {
-        const mlsi_type *t = mlsi_type_of(g, 0, value);
+        const mlsi_type *t = mlsi_type_of(c.graph, c.func, value);
         if (dtype) *dtype = t->dtype;
         if (ndim) *ndim = t->rank;
         if (cap < 0 || (cap && !shape))
@@ -290,14 +296,37 @@ mlsys_status mlsys_graph_type(mlsys_graph graph, mlsys_value v, mlsys_dtype *dty
         else if (shape)
             memcpy(shape, t->dims, sizeof *shape * (size_t)t->rank);
     }
+    mlsi_graph_call_end(&c);
+    return st;
+}
+
+mlsys_status mlsys_graph_find(mlsys_graph graph, const char *name, mlsys_value *out) {
+    mlsi_graph *g;
+    int32_t found = -1;
+    API_NOT_NULL(name, "graph_find: name");
+    API_NOT_NULL(out, "graph_find: out");
+    *out = 0;
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_find: g", &g));
+    const mlsi_func *f = &g->funcs[0];
+    for (int64_t i = 0; i < f->n_inputs && found < 0; i++) {
+        const char *have = f->values[f->inputs[i]].name;
+        if (have && !strcmp(have, name)) found = f->inputs[i];
+    }
+    for (int64_t i = 0; i < f->n_outputs && found < 0; i++)
+        if (f->outputs[i].name && !strcmp(f->outputs[i].name, name)) found = f->outputs[i].value;
+    mlsys_status st = MLSYS_OK;
+    if (found < 0)
+        st = mlsi_fail(MLSYS_E_NOTFOUND, "graph_find: no input or output \"%.96s\"", name);
+    else
+        *out = public_value(g, found);
     mlsi_unpin_exclusive(g);
     return st;
 }
 
 /* y, seeds, x and dx one behind the other in v. */
-static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
-                             const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
-                             int32_t *v, mlsys_value *dx) {
+static mlsys_status gradient(mlsi_graph *g, const mlsi_checkpoint *c, int32_t n_y,
+                             const mlsys_value *y, const mlsys_value *seeds, int32_t n_x,
+                             const mlsys_value *x, int32_t *v, mlsys_value *dx) {
     int32_t *seed = v + n_y, *by = seed + n_y, *out = by + n_x;
     for (int32_t j = 0; j < n_x; j++)
         MLSI_TRY(own_value(g, x[j], "graph_gradient: x", &by[j]));
@@ -306,7 +335,7 @@ static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
         MLSI_TRY(own_value(g, y[i], "graph_gradient: y", &v[i]));
         if (seeds && seeds[i]) MLSI_TRY(own_value(g, seeds[i], "graph_gradient: seeds", &seed[i]));
     }
-    MLSI_TRY(mlsi_gradient(g, 0, n_y, v, seed, n_x, by, out));
+    MLSI_TRY(mlsi_gradient_keeping(g, 0, c, n_y, v, seed, n_x, by, out));
     for (int32_t j = 0; j < n_x; j++)
         dx[j] = out[j] < 0 ? 0 : public_value(g, out[j]);
     return MLSYS_OK;
@@ -314,8 +343,10 @@ static mlsys_status gradient(mlsi_graph *g, int32_t n_y, const mlsys_value *y,
 
 mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_value *y,
                                   const mlsys_value *seeds, int32_t n_x, const mlsys_value *x,
-                                  mlsys_value *dx) {
+                                  mlsys_config config, mlsys_value *dx) {
     mlsi_graph *g;
+    mlsi_config *settings = NULL;
+    mlsi_checkpoint c;
     int32_t *v;
     API_NOT_NULL(y, "graph_gradient: y");
     API_NOT_NULL(x, "graph_gradient: x");
@@ -325,9 +356,86 @@ mlsys_status mlsys_graph_gradient(mlsys_graph graph, int32_t n_y, const mlsys_va
                          MAX_GRADIENTS);
     memset(dx, 0, sizeof *dx * (size_t)n_x);
     MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_gradient: g", &g));
+    mlsys_status st = MLSYS_OK;
+    if (config)
+        st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "graph_gradient: config", &settings);
+    if (st == MLSYS_OK) st = mlsi_checkpoint_read(settings, &c);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
+    if (st == MLSYS_OK) {
+        st = gradient(g, &c, n_y, y, seeds, n_x, x, v, dx);
+        mlsi_mem_free(g->alloc, v);
+    }
+    mlsi_unpin_exclusive(settings);
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+/* x, dx, y and dy one behind the other in v. */
+static mlsys_status tangent(mlsi_graph *g, int32_t n_x, const mlsys_value *x, const mlsys_value *dx,
+                            int32_t n_y, const mlsys_value *y, int32_t *v, mlsys_value *dy) {
+    int32_t *by = v + n_x, *of = by + n_x, *out = of + n_y;
+    for (int32_t j = 0; j < n_x; j++) {
+        by[j] = -1;
+        MLSI_TRY(own_value(g, x[j], "graph_tangent: x", &v[j]));
+        if (dx[j]) MLSI_TRY(own_value(g, dx[j], "graph_tangent: dx", &by[j]));
+    }
+    for (int32_t i = 0; i < n_y; i++)
+        MLSI_TRY(own_value(g, y[i], "graph_tangent: y", &of[i]));
+    MLSI_TRY(mlsi_tangent(g, 0, n_x, v, by, n_y, of, out));
+    for (int32_t i = 0; i < n_y; i++)
+        dy[i] = out[i] < 0 ? 0 : public_value(g, out[i]);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsys_graph_tangent(mlsys_graph graph, int32_t n_x, const mlsys_value *x,
+                                 const mlsys_value *dx, int32_t n_y, const mlsys_value *y,
+                                 mlsys_value *dy) {
+    mlsi_graph *g;
+    int32_t *v;
+    API_NOT_NULL(x, "graph_tangent: x");
+    API_NOT_NULL(dx, "graph_tangent: dx");
+    API_NOT_NULL(y, "graph_tangent: y");
+    API_NOT_NULL(dy, "graph_tangent: dy");
+    if (n_y < 1 || n_x < 1 || n_y > MAX_GRADIENTS || n_x > MAX_GRADIENTS)
+        return mlsi_fail(MLSYS_E_ARG, "graph_tangent: %d outputs by %d values, 1 to %d", n_y, n_x,
+                         MAX_GRADIENTS);
+    memset(dy, 0, sizeof *dy * (size_t)n_y);
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_tangent: g", &g));
     mlsys_status st = MLSI_NEW_N(g->alloc, 2 * (n_y + n_x), &v);
     if (st == MLSYS_OK) {
-        st = gradient(g, n_y, y, seeds, n_x, x, v, dx);
+        st = tangent(g, n_x, x, dx, n_y, y, v, dy);
+        mlsi_mem_free(g->alloc, v);
+    }
+    mlsi_unpin_exclusive(g);
+    return st;
+}
+
+static mlsys_status narrow(mlsi_graph *g, mlsys_dtype dtype, const mlsi_config *c, int32_t n,
+                           mlsys_value *values, int32_t *v) {
+    for (int32_t i = 0; i < n; i++)
+        MLSI_TRY(own_value(g, values[i], "graph_narrow: values", &v[i]));
+    MLSI_TRY(mlsi_graph_narrow(g, dtype, c, n, v));
+    mlsi_graph_renumber(g); /* values that the caller kept elsewhere are refused from now on */
+    for (int32_t i = 0; i < n; i++)
+        values[i] = public_value(g, v[i]);
+    return MLSYS_OK;
+}
+
+mlsys_status mlsys_graph_narrow(mlsys_graph graph, mlsys_dtype dtype, mlsys_config config,
+                                int32_t n, mlsys_value *values) {
+    API_COMPUTES;
+    mlsi_graph *g;
+    mlsi_config *c = NULL;
+    int32_t *v;
+    if (n < 0 || n > MAX_GRADIENTS)
+        return mlsi_fail(MLSYS_E_ARG, "graph_narrow: n is %d, outside [0,%d]", n, MAX_GRADIENTS);
+    if (n) API_NOT_NULL(values, "graph_narrow: values");
+    MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_narrow: g", &g));
+    mlsys_status st = MLSI_NEW_N(g->alloc, n + 1, &v);
+    if (st == MLSYS_OK) {
+        if (config) st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "graph_narrow: config", &c);
+        if (st == MLSYS_OK) st = narrow(g, dtype, c, n, values, v);
+        mlsi_unpin_exclusive(c);
         mlsi_mem_free(g->alloc, v);
     }
     mlsi_unpin_exclusive(g);

@@ -58,7 +58,7 @@ mlsys_status mlsys_model_tensor(mlsys_model m, const char *name, mlsys_tensor *o
     mlsi_model *model;
     const mlsi_gguf_tensor *t;
     MLSI_TRY(mlsi_pin(m, MLSYS_KIND_MODEL, "model_tensor: m", &model));
-    mlsys_status st = mlsi_gguf_tensor_get(model->gguf, name, &t);
+    mlsys_status st = mlsi_model_get(model, name, &t);
     if (st != MLSYS_OK)
         st = mlsi_fail_in(st, "model_tensor");
     else

@@ -1,6 +1,7 @@
 #include "api/api.h"
 #include "api/api_graph.h"
 #include "run/program.h"
+#include "run/tape.h"
 
 #include <string.h>
 
@@ -23,14 +24,43 @@ static mlsys_status build_call(mlsi_graph *g, const char *op, const mlsi_config 
     return MLSYS_OK;
 }
 
-static mlsys_status run_call(mlsi_stream *s, const char *op, const mlsi_config *attrs, int32_t n_in,
-                             mlsi_tensor *const *in, int32_t n_out, mlsys_tensor *out) {
+/* Run what the graph says, on the record of the stream's tape if it has one. */
+static mlsys_status run_recorded(mlsi_tape *tape, mlsi_graph *g, mlsi_stream *s, int32_t n_in,
+                                 mlsi_tensor *const *in, int n_given, mlsi_tensor **given,
+                                 int32_t n_out, mlsys_tensor *out) {
+    mlsi_tape_mark mark;
+    mlsi_tensor *results[MLSI_MAX_OPERANDS] = {NULL};
+    MLSI_TRY(mlsi_tape_begin(tape, g, n_in, in, &mark));
+    mlsys_status st = mlsi_eager_run(g, s, n_given, given, n_out, out);
+    for (int32_t i = 0; i < n_out && st == MLSYS_OK; i++)
+        st = mlsi_pin(out[i], MLSYS_KIND_TENSOR, "op_run: out", &results[i]);
+    mlsi_tape_end(tape, &mark, st, n_out, results);
+    for (int32_t i = 0; i < n_out; i++)
+        mlsi_unpin(results[i]);
+    return st;
+}
+
+/* The stream's tape, NULL when there is none, or when another thread just let it go. */
+static mlsys_status tape_of(mlsi_stream *s, mlsi_tape **out) {
+    void *handle = (void *)(uintptr_t)atomic_load(&s->tape);
+    *out = NULL;
+    if (!handle) return MLSYS_OK;
+    mlsys_status st = mlsi_pin_exclusive(handle, MLSYS_KIND_TAPE, "op_run: the stream's tape", out);
+    return st == MLSYS_E_HANDLE ? MLSYS_OK : st;
+}
+
+static mlsys_status run_call(mlsi_stream *s, mlsi_tape *tape, const char *op,
+                             const mlsi_config *attrs, int32_t n_in, mlsi_tensor *const *in,
+                             int32_t n_out, mlsys_tensor *out) {
     mlsi_graph g;
     mlsi_tensor *given[MLSI_MAX_OPERANDS];
     int n_given = 0;
     MLSI_TRY(mlsi_graph_init(&g, s->object.ctx));
     mlsys_status st = build_call(&g, op, attrs, n_in, in, n_out, &n_given, given);
-    if (st == MLSYS_OK) st = mlsi_eager_run(&g, s, n_given, given, n_out, out);
+    if (st == MLSYS_OK && tape)
+        st = run_recorded(tape, &g, s, n_in, in, n_given, given, n_out, out);
+    else if (st == MLSYS_OK)
+        st = mlsi_eager_run(&g, s, n_given, given, n_out, out);
     mlsi_graph_free(&g);
     return st;
 }
@@ -51,6 +81,7 @@ mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, con
     API_COMPUTES;
     mlsi_stream *s;
     mlsi_config *c = NULL;
+    mlsi_tape *tape = NULL;
     mlsi_tensor *tensors[MLSI_MAX_OPERANDS];
     API_NOT_NULL(op, "op_run: op");
     if (n_in < 0 || n_in > MLSI_MAX_OPERANDS || n_out < 1 || n_out > MLSI_MAX_OPERANDS)
@@ -61,7 +92,9 @@ mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, con
     mlsys_status st = pin_operands(s, n_in, in, tensors);
     if (st == MLSYS_OK && attrs)
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "op_run: attrs", &c);
-    if (st == MLSYS_OK) st = run_call(s, op, c, n_in, tensors, n_out, out);
+    if (st == MLSYS_OK) st = tape_of(s, &tape);
+    if (st == MLSYS_OK) st = run_call(s, tape, op, c, n_in, tensors, n_out, out);
+    mlsi_unpin_exclusive(tape);
     mlsi_unpin_exclusive(c);
     for (int32_t i = 0; i < n_in; i++)
         mlsi_unpin(tensors[i]);
@@ -168,6 +201,7 @@ static mlsys_status add_custom(mlsi_ctx *c, const mlsys_opdef *d) {
     }
     op->def = *d;
     op->def.name = op->name;
+    if (d->gradient) op->vjp = mlsi_custom_vjp;
     op->next = atomic_load(&c->custom_ops);
     atomic_store(&c->custom_ops, op);
     return MLSYS_OK;

@@ -147,6 +147,7 @@ mlsys_status mlsys_tensor_write(mlsys_tensor t, mlsys_stream stream, const void 
     mlsi_view host, view = mlsi_tensor_view_of(c.t);
     mlsys_status st = mlsi_tensor_writable(c.t, "t");
     if (st == MLSYS_OK) st = host_view(c.t, src, bytes, &host);
+    if (st == MLSYS_OK) mlsi_storage_written(c.t->storage);
     if (st == MLSYS_OK) st = mlsi_copy_overlapping(&c.t->object.ctx->alloc, &view, &host);
     return call_end(&c, "tensor_write", st);
 }
@@ -172,6 +173,7 @@ static mlsys_status copy(mlsi_tensor *dst, const mlsi_tensor *src) {
                          mlsi_layout_text(b, src_text, sizeof src_text));
     MLSI_TRY(mlsi_api_same_ctx(&dst->object, &src->object, "dst and src"));
     MLSI_TRY(mlsi_tensor_writable(dst, "dst"));
+    mlsi_storage_written(dst->storage);
     mlsi_view to = mlsi_tensor_view_of(dst), from = mlsi_tensor_view_of(src);
     return mlsi_copy_overlapping(&dst->object.ctx->alloc, &to, &from);
 }
@@ -239,6 +241,7 @@ static mlsys_status fill_random(mlsi_tensor *t, const char *kind, uint64_t key,
         dense = mlsi_view_of(scratch, &l);
     }
     job.data = dense.data;
+    mlsi_storage_written(t->storage);
     mlsi_pool_run(ctx->pool, (job.count + RANDOM_CHUNK - 1) / RANDOM_CHUNK, random_chunk, &job);
     if (!direct) mlsi_copy_view(&view, &dense);
     mlsi_mem_free(&ctx->alloc, scratch);

@@ -36,7 +36,7 @@ static mlsys_status dense(checker *k, const mlsi_layout *like, mlsi_view *out) {
 
 static mlsys_status value_of(checker *k, double *sum) {
     *sum = 0;
-    MLSI_TRY(mlsi_interpret(k->g, 0, k->n_in, k->in, k->n_out, k->out));
+    MLSI_TRY(mlsi_interpret_with(k->g, 0, k->n_in, k->in, k->n_out, k->out, k->c->custom));
     for (int32_t o = 0; o < k->n_out; o++) {
         if (k->weight[o] < 0) continue;
         const double *w = k->in[k->weight[o]].data, *y = k->out[o].data;
@@ -146,7 +146,8 @@ static mlsys_status make_tensors(checker *k, const int64_t *binding) {
 
 static mlsys_status compare_all(checker *k) {
     int32_t n_dx = (int32_t)k->own.funcs[0].n_outputs;
-    MLSI_TRY(mlsi_interpret(&k->own, 0, k->n_in + k->n_weights, k->in, n_dx, k->dx));
+    MLSI_TRY(
+        mlsi_interpret_with(&k->own, 0, k->n_in + k->n_weights, k->in, n_dx, k->dx, k->c->custom));
     for (int32_t j = 0, d = 0; j < k->n_x; j++) {
         const double *dx = k->have[j] ? k->dx[d++].data : NULL;
         int64_t n = mlsi_view_count(&k->in[k->x[j]]);

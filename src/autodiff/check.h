@@ -5,9 +5,10 @@
 #include "ir/graph/ir.h"
 
 typedef struct mlsi_gradient_check {
-    double tolerance; /* of the relative error, and the absolute one below 1 */
-    int64_t probes;   /* elements tried per input, at random when it has more */
-    uint64_t seed;    /* of the outputs' weights and of the choice */
+    double tolerance;                    /* of the relative error, and the absolute one below 1 */
+    int64_t probes;                      /* elements tried per input, at random when it has more */
+    uint64_t seed;                       /* of the outputs' weights and of the choice */
+    const mlsi_interpret_custom *custom; /* how custom ops are run; NULL: they are refused */
     /* results */
     int64_t checked, kinks; /* elements; of these, where left and right slopes differ */
     double worst;           /* largest error; its place, and both values: */

@@ -1,17 +1,20 @@
 #include "autodiff/reverse.h"
 
+#include "autodiff/checkpoint.h"
 #include "core/faults.h"
 
 #include <string.h>
 
-/* Both arrays have an entry per value; values that rules emit are added when a node of theirs is walked. */
+/* The arrays have an entry per value; values that rules emit are added when a node of theirs is walked. */
 typedef struct tape {
     mlsi_graph *g;
     int32_t func;
-    int32_t *adjoint; /* -1: structurally zero so far */
-    int32_t *alive;   /* where the adjoint is no zero by structure (mlsi_vjp); -1: everywhere */
-    bool *depends;    /* on an x, through floats */
-    int64_t cap_adjoint, cap_alive, cap_depends, n;
+    mlsi_replay *replay; /* NULL: all forward values are kept */
+    int32_t *adjoint;    /* -1: structurally zero so far */
+    int32_t *alive;      /* where the adjoint is no zero by structure (mlsi_vjp); -1: everywhere */
+    int32_t *origin;     /* the value that this one stands for in the backward pass, itself else */
+    bool *depends;       /* on an x, through floats */
+    int64_t cap_adjoint, cap_alive, cap_origin, cap_depends, n;
 } tape;
 
 static mlsi_func *func_of(const tape *t) { return &t->g->funcs[t->func]; }
@@ -26,9 +29,11 @@ static mlsys_status extend(tape *t) {
     int64_t n = func_of(t)->n_values;
     MLSI_TRY(MLSI_GROW(t->g->alloc, &t->adjoint, &t->cap_adjoint, n));
     MLSI_TRY(MLSI_GROW(t->g->alloc, &t->alive, &t->cap_alive, n));
+    MLSI_TRY(MLSI_GROW(t->g->alloc, &t->origin, &t->cap_origin, n));
     MLSI_TRY(MLSI_GROW(t->g->alloc, &t->depends, &t->cap_depends, n));
     for (; t->n < n; t->n++) {
         t->adjoint[t->n] = t->alive[t->n] = -1;
+        t->origin[t->n] = (int32_t)t->n;
         t->depends[t->n] = false;
     }
     return MLSYS_OK;
@@ -49,6 +54,7 @@ static void mark_dependents(tape *t, int64_t first, int64_t last) {
 /* ---- adjoints ------------------------------------------------------------------------------ */
 
 static mlsys_status accumulate(tape *t, int32_t v, int32_t adjoint, int32_t alive) {
+    v = t->origin[v];
     if (t->adjoint[v] < 0 || mlsi_fault(MLSI_FAULT_ADJOINT_OVERWRITE))
         return t->adjoint[v] = adjoint, t->alive[v] = alive, MLSYS_OK;
     int32_t in[2] = {t->adjoint[v], adjoint}, either[2] = {t->alive[v], alive};
@@ -98,6 +104,15 @@ static int32_t alive_of(const tape *t, const mlsi_node *node, const mlsi_vjp *v,
     return same ? alive : -1;
 }
 
+static mlsys_status apply_custom(const mlsi_node *node, mlsi_vjp *v) {
+    const mlsi_attr_custom *custom = node->attrs;
+    mlsi_custom_use use = v->graph->customs[custom->op_index]; /* rules append to the array */
+    if (use.op->vjp) return use.op->vjp(use.op, use.attrs, v);
+    return mlsi_fail(MLSYS_E_UNSUPPORTED,
+                     "gradient: %s cannot be differentiated: a custom op without a gradient",
+                     use.op->name);
+}
+
 static mlsys_status apply_rule(const mlsi_node *node, mlsi_vjp *v) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
     if (def->traits & MLSI_TRAIT_CONTROL && node->op != MLSI_OP_CUSTOM)
@@ -106,27 +121,50 @@ static mlsys_status apply_rule(const mlsi_node *node, mlsi_vjp *v) {
     if (def->vjp) return def->vjp(v);
     v->through_decomposition = def->decompose != NULL;
     if (v->through_decomposition) return MLSYS_OK;
-    const mlsi_attr_custom *custom = node->op == MLSI_OP_CUSTOM ? node->attrs : NULL;
+    if (node->op == MLSI_OP_CUSTOM) return apply_custom(node, v);
     return mlsi_fail(MLSYS_E_UNSUPPORTED, "gradient: %s cannot be differentiated",
-                     custom ? v->graph->customs[custom->op_index].op->name
-                            : mlsi_op_name(node->op));
+                     mlsi_op_name(node->op));
+}
+
+/* Forward values that the rule of a node needs are there again. */
+static mlsys_status replay(tape *t, int64_t index) {
+    mlsi_replay *r = t->replay;
+    if (!r || index >= r->n_nodes) return MLSYS_OK;
+    if (!r->learned) return r->reached[index] = func_of(t)->n_nodes, MLSYS_OK;
+    MLSI_TRY(mlsi_replay_node(r, index));
+    MLSI_TRY(extend(t));
+    for (int64_t i = 0; i < r->n_fresh; i++) {
+        int32_t v = r->fresh[i], stands = r->now[v];
+        if (stands == v) continue;
+        t->origin[stands] = v;
+        t->depends[stands] = t->depends[v];
+    }
+    return MLSYS_OK;
+}
+
+/* What rules read in place of v. */
+static int32_t current(const tape *t, int32_t v) {
+    const mlsi_replay *r = t->replay;
+    bool stands = r && v >= 0 && v < r->n_values && r->now[v] >= 0;
+    return stands ? r->now[v] : v;
 }
 
 static mlsys_status walk_node(tape *t, int64_t index) {
+    MLSI_TRY(replay(t, index));
     mlsi_node node = func_of(t)->nodes[index]; /* rules append to the array */
     int32_t in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS], dout[MLSI_MAX_OPERANDS],
         din[MLSI_MAX_OPERANDS], din_alive[MLSI_MAX_OPERANDS];
     bool wanted[MLSI_MAX_OPERANDS], any_out = false, any_in = false;
     for (int k = 0; k < node.n_out; k++) {
-        out[k] = node.first_out + k;
-        dout[k] = t->adjoint[out[k]];
+        out[k] = current(t, node.first_out + k);
+        dout[k] = t->adjoint[node.first_out + k];
         any_out = any_out || dout[k] >= 0;
     }
     if (!any_out) return MLSYS_OK;
     for (int k = 0; k < node.n_in; k++) {
-        in[k] = node.in[k];
+        in[k] = current(t, node.in[k]);
         din[k] = din_alive[k] = -1;
-        wanted[k] = in[k] >= 0 && t->depends[in[k]];
+        wanted[k] = in[k] >= 0 && t->depends[node.in[k]];
         any_in = any_in || wanted[k];
     }
     if (!any_in) return MLSYS_OK;
@@ -141,7 +179,7 @@ static mlsys_status walk_node(tape *t, int64_t index) {
                   .dout = dout,
                   .wanted = wanted,
                   .din = din,
-                  .alive = t->alive[out[0]],
+                  .alive = t->alive[node.first_out],
                   .din_alive = din_alive};
     MLSI_TRY(apply_rule(&node, &v));
     MLSI_TRY(extend(t));
@@ -212,18 +250,49 @@ static mlsys_status differentiate(tape *t, int32_t n_y, const int32_t *y, const 
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_gradient(mlsi_graph *g, int32_t func, int32_t n_y, const int32_t *y,
-                           const int32_t *seeds, int32_t n_x, const int32_t *x, int32_t *dx) {
-    tape t = {.g = g, .func = func};
-    int64_t n_nodes = g->funcs[func].n_nodes, n_values = g->funcs[func].n_values,
-            n_funcs = g->n_funcs;
+static mlsys_status one_pass(mlsi_graph *g, int32_t func, mlsi_replay *replay, int32_t n_y,
+                             const int32_t *y, const int32_t *seeds, int32_t n_x, const int32_t *x,
+                             int32_t *dx) {
+    tape t = {.g = g, .func = func, .replay = replay};
     mlsys_status st = differentiate(&t, n_y, y, seeds, n_x, x, dx);
     mlsi_mem_free(g->alloc, t.adjoint);
     mlsi_mem_free(g->alloc, t.alive);
+    mlsi_mem_free(g->alloc, t.origin);
     mlsi_mem_free(g->alloc, t.depends);
-    if (st == MLSYS_OK) return st;
-    g->funcs[func].n_nodes = n_nodes;
-    g->funcs[func].n_values = n_values;
-    mlsi_graph_truncate(g, n_funcs);
+    return st;
+}
+
+mlsi_growth mlsi_growth_of(const mlsi_graph *g, int32_t func) {
+    return (mlsi_growth){g->funcs[func].n_nodes, g->funcs[func].n_values, g->n_funcs};
+}
+
+void mlsi_growth_undo(mlsi_graph *g, int32_t func, mlsi_growth at) {
+    g->funcs[func].n_nodes = at.n_nodes;
+    g->funcs[func].n_values = at.n_values;
+    mlsi_graph_truncate(g, at.n_funcs);
+}
+
+mlsys_status mlsi_gradient(mlsi_graph *g, int32_t func, int32_t n_y, const int32_t *y,
+                           const int32_t *seeds, int32_t n_x, const int32_t *x, int32_t *dx) {
+    mlsi_growth before = mlsi_growth_of(g, func);
+    mlsys_status st = one_pass(g, func, NULL, n_y, y, seeds, n_x, x, dx);
+    if (st != MLSYS_OK) mlsi_growth_undo(g, func, before);
+    return st;
+}
+
+mlsys_status mlsi_gradient_keeping(mlsi_graph *g, int32_t func, const mlsi_checkpoint *c,
+                                   int32_t n_y, const int32_t *y, const int32_t *seeds, int32_t n_x,
+                                   const int32_t *x, int32_t *dx) {
+    mlsi_growth before = mlsi_growth_of(g, func);
+    mlsi_replay r;
+    if (c->kind == MLSI_CHECKPOINT_NONE) return mlsi_gradient(g, func, n_y, y, seeds, n_x, x, dx);
+    MLSI_TRY(mlsi_replay_init(&r, g, func));
+    mlsys_status st = one_pass(g, func, &r, n_y, y, seeds, n_x, x, dx);
+    if (st == MLSYS_OK) st = mlsi_replay_learn(&r, n_x, dx);
+    mlsi_growth_undo(g, func, before);
+    if (st == MLSYS_OK) st = mlsi_replay_choose(&r, c);
+    if (st == MLSYS_OK) st = one_pass(g, func, &r, n_y, y, seeds, n_x, x, dx);
+    if (st != MLSYS_OK) mlsi_growth_undo(g, func, before);
+    mlsi_replay_free(&r);
     return st;
 }

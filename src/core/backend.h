@@ -68,8 +68,8 @@ typedef struct mlsi_kernel {
     /* Scratch bytes for these shapes (data pointers are not looked at); NULL = none. threads is the
      * number of workers. Must be monotone in the extents. */
     uint64_t (*work)(const mlsi_kernel_args *args, int threads);
-    /* Output 0 may share input i's buffer if bit i is set: same shape, dtype and layout, and every
-     * element is read before it (or any later-read one) is overwritten. */
+    /* Output 0 may share input i's buffer if bit i is set, of several outputs output r that of the r-th bit: same
+     * shape, dtype and layout, and every element is read before it (or any later-read one) is overwritten. */
     uint32_t in_place;
     /* Constant packing of input pack_input, done once at compile; NULL = none. The kernel then gets
      * `packed` and must not read in[pack_input].data. */

@@ -8,11 +8,17 @@
 
 #include <pthread.h>
 
+struct mlsi_config;
+struct mlsi_vjp; /* ir/ops/op_def.h */
+
 /* A custom op as registered; the list only grows, and dies with the context. */
 typedef struct mlsi_custom_op {
     struct mlsi_custom_op *next;
     char *name;
     mlsys_opdef def;
+    /* def.gradient with the graph and the values that it is to see, made by the api. NULL: it has none. */
+    mlsys_status (*vjp)(const struct mlsi_custom_op *op, const struct mlsi_config *attrs,
+                        struct mlsi_vjp *v);
 } mlsi_custom_op;
 
 typedef struct mlsi_ctx {
@@ -32,7 +38,6 @@ typedef struct mlsi_ctx {
 } mlsi_ctx;
 
 /* hooks may be NULL, else complete (see api). hooks->destroy is not called when this fails. */
-struct mlsi_config;
 mlsys_status mlsi_ctx_create(const struct mlsi_config *config, const mlsys_hooks *hooks,
                              mlsys_ctx *out);
 

@@ -115,6 +115,20 @@ MLSI_FAULT_ROW(OPS_IOTA_AXIS, "src/ir/ops/creation.c", "unit/check_ops_models",
                "iota counts along axis 0")
 MLSI_FAULT_ROW(OPS_IF_TYPES, "src/ir/ops/control.c", "unit/check_ops_control",
                "the branches of an if may give different types")
+MLSI_FAULT_ROW(OPS_WARMUP, "src/ir/ops/schedule.c", "unit/check_train_ops",
+               "the warm-up begins where it should end")
+MLSI_FAULT_ROW(OPS_CLIP_NONFINITE, "src/ir/ops/clip.c", "unit/check_train_ops",
+               "an infinite norm makes all gradients zero")
+MLSI_FAULT_ROW(NONFINITE_NAN_ONLY, "src/run/nonfinite.c", "unit/check_nonfinite",
+               "infinities are passed over when the first op that is not finite is looked for")
+MLSI_FAULT_ROW(OPS_ADAFACTOR_CLIP, "src/ir/ops/optimizer_matrix.c", "unit/check_optimizer_matrix",
+               "adafactor's update is not clipped")
+MLSI_FAULT_ROW(OPS_MUON_TALL, "src/ir/ops/optimizer_matrix.c", "unit/check_optimizer_matrix",
+               "muon's update of a tall matrix is not scaled")
+MLSI_FAULT_ROW(NARROW_LOSS, "src/ir/passes/narrow.c", "unit/check_narrow",
+               "ops that stay wide are made narrow: the loss and the norms")
+MLSI_FAULT_ROW(NARROW_TWICE, "src/ir/passes/narrow.c", "unit/check_narrow",
+               "a value that two ops read narrow is cast twice")
 MLSI_FAULT_ROW(API_FP_STATE, "src/api/api.h", "e2e/check_fp_state",
                "calls compute in the caller's floating-point state (BO-06)")
 MLSI_FAULT_ROW(CPU_STAGE_ONCE, "src/cpu/kernels/elementwise.h", "unit/check_kernel_elementwise",
@@ -141,6 +155,11 @@ MLSI_FAULT_ROW(CPU_WINDOW_END, "src/cpu/kernels/movement.c", "unit/check_kernel_
                "a window may begin one element too late")
 MLSI_FAULT_ROW(CPU_TRANSPOSE_BAND, "src/cpu/kernels/copy_view.h", "unit/check_kernel_movement",
                "the last column of a band of a transposing copy is not written")
+MLSI_FAULT_ROW(CPU_CONV_FILTER_SEGMENT, "src/cpu/kernels/conv_filter.c",
+               "conformance/check_conformance",
+               "of a filter's gradient half of the lanes keep their last segment only")
+MLSI_FAULT_ROW(CPU_POOL_GRAD_FIRST, "src/cpu/kernels/pool_grad.c", "conformance/check_conformance",
+               "the adjoint of a window's maximum goes to its second cell too when both hold it")
 MLSI_FAULT_ROW(CPU_CONV_SEGMENT, "src/cpu/kernels/conv.c", "unit/check_kernel_conv",
                "a later segment of K replaces the sum of the earlier ones")
 MLSI_FAULT_ROW(CPU_POOL_CEIL, "src/cpu/kernels/pool.c", "unit/check_kernel_conv",
@@ -161,6 +180,14 @@ MLSI_FAULT_ROW(SAMPLER_TAIL, "src/engine/sampler.c", "unit/check_sampler",
                "the end of a nucleus is found by a sum in any order")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_LIMIT, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
                "a causal query sees one key more than it may")
+MLSI_FAULT_ROW(KERNEL_ATTENTION_GRAD_LIMIT, "src/cpu/kernels/attention_grad.c",
+               "unit/check_kernel_attention_grad",
+               "attention backwards: a query sees one key too many")
+MLSI_FAULT_ROW(KERNEL_ATTENTION_GRAD_SLOT, "src/cpu/kernels/attention_grad.c",
+               "unit/check_kernel_attention_grad",
+               "attention backwards: dv lacks all segments of rows but the first")
+MLSI_FAULT_ROW(CSE_TWIN, "src/ir/passes/cse.c", "unit/check_gradient",
+               "attention and its twin with a log-sum-exp are computed twice")
 MLSI_FAULT_ROW(KERNEL_ATTENTION_MERGE, "src/cpu/kernels/attention.c", "unit/check_kernel_attention",
                "segments merge by a product and a sum instead of a fused one")
 MLSI_FAULT_ROW(PLAN_OVERLAP, "src/run/plan.c", "unit/check_plan",
@@ -224,3 +251,65 @@ MLSI_FAULT_ROW(ADJOINT_TRANSPOSE, "src/ir/ops/gradient_contract.c", "conformance
                "a product's adjoint keeps the order of the other operand's axes")
 MLSI_FAULT_ROW(ADJOINT_TURNS, "src/autodiff/control.c", "conformance/check_gradients",
                "a loop's state is replayed one turn too far")
+MLSI_FAULT_ROW(LORA_SCALE, "src/model/decoder.c", "e2e/check_lora",
+               "inference leaves out the scale of a model's adapters")
+MLSI_FAULT_ROW(TRAIN_POSITION, "src/model/decoder.c", "e2e/check_lora",
+               "positions of a training graph start at 1")
+MLSI_FAULT_ROW(SAVE_MERGE, "src/model/save.c", "e2e/check_lora",
+               "a saved matrix is written without its adapter")
+MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/model/file_write.c", "unit/check_model_save",
+               "what was written before a failure is left beside the old file")
+MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer_bits",
+               "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_SUM_STALE, "src/train/step_graph.c", "unit/check_trainer_bits",
+               "sums of gradients are not begun anew after an update")
+MLSI_FAULT_ROW(TRAIN_NO_MEAN, "src/train/update.c", "unit/check_trainer_bits",
+               "an update is made by the sum of gradients, not by their mean")
+MLSI_FAULT_ROW(TRAIN_EMA_BEFORE, "src/train/update.c", "unit/check_trainer_bits",
+               "the moving average takes the parameter of before the update")
+MLSI_FAULT_ROW(TRAIN_UNSCALED, "src/train/update.c", "unit/check_trainer",
+               "the loss scale stays in the gradients")
+MLSI_FAULT_ROW(TRAIN_NO_SKIP, "src/train/update.c", "unit/check_trainer",
+               "an update by gradients that are not finite is made")
+MLSI_FAULT_ROW(ST_DATA_BOUND, "src/model/safetensors.c", "unit/check_safetensors",
+               "a tensor's bytes may reach past the end of a safetensors file")
+MLSI_FAULT_ROW(ST_SHAPE_BYTES, "src/model/safetensors.c", "unit/check_safetensors",
+               "offsets need not fit dtype and shape")
+MLSI_FAULT_ROW(ST_OVERLAP, "src/model/safetensors.c", "unit/check_safetensors",
+               "tensors may overlap and leave gaps")
+MLSI_FAULT_ROW(ST_DUPLICATE, "src/model/safetensors.c", "unit/check_safetensors",
+               "a tensor may be given twice")
+MLSI_FAULT_ROW(TRAIN_FILE_SUM, "src/train/state_file.c", "e2e/check_resume",
+               "a checkpoint's SHA-256 is not compared")
+MLSI_FAULT_ROW(TRAIN_FILE_MOMENTS, "src/train/state_file.c", "e2e/check_resume",
+               "what the optimiser keeps is not restored from a checkpoint")
+MLSI_FAULT_ROW(OUTPUT_COPY_LATE, "src/ir/passes/layout.c", "unit/check_program_outputs",
+               "what an output views stays till the end of the run, and its copy beside it")
+MLSI_FAULT_ROW(TANGENT_SEED, "src/autodiff/forward.c", "conformance/check_tangents",
+               "a tangent is along ones, whatever the direction")
+MLSI_FAULT_ROW(CHECKPOINT_REDRAW, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "random numbers that are computed again are others: redrawn dropout")
+MLSI_FAULT_ROW(CHECKPOINT_MERGED, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "copies read without a barrier and are merged with their originals")
+MLSI_FAULT_ROW(CHECKPOINT_WRONG, "src/autodiff/checkpoint.c", "e2e/check_checkpoint",
+               "a segment is computed again from another kept value of the same type")
+MLSI_FAULT_ROW(SHUFFLE_BIJECTION, "src/train/shuffle.c", "unit/check_dataset",
+               "some examples come twice in an epoch, and others not at all")
+MLSI_FAULT_ROW(SHUFFLE_EPOCH, "src/train/shuffle.c", "unit/check_dataset",
+               "every epoch has the order of the first")
+MLSI_FAULT_ROW(IDX_SIZE, "src/train/dataset_idx.c", "fuzz/replay_dataset",
+               "an IDX file's extents are not compared with its size")
+MLSI_FAULT_ROW(GZIP_BOMB, "src/train/dataset_file.c", "unit/check_dataset_files",
+               "memory is taken for whatever a gzip trailer says")
+MLSI_FAULT_ROW(CSV_ROUNDING, "src/train/dataset_csv.c", "unit/check_dataset_files",
+               "numbers are rounded to f64 on their way to f32")
+MLSI_FAULT_ROW(TOKENS_TARGET, "src/train/dataset_tokens.c", "unit/check_dataset_files",
+               "the target of a token is the token itself")
+MLSI_FAULT_ROW(CUSTOM_GRADIENT_TYPE, "src/api/api_gradient_rule.c", "unit/check_custom_gradient",
+               "the types of what a user's gradient rule gives are not checked there")
+MLSI_FAULT_ROW(TAPE_STALE, "src/run/tape_gradient.c", "unit/check_tape",
+               "a saved tensor is used though it was written over since")
+MLSI_FAULT_ROW(TAPE_VIEW, "src/run/tape.c", "unit/check_tape_views",
+               "a view of recorded memory counts as an unrelated constant")
+MLSI_FAULT_ROW(TAPE_WRITTEN, "src/run/exec.c", "unit/check_tape",
+               "a program's writes to given outputs and donated inputs leave no trace")

@@ -42,9 +42,9 @@ static _Atomic uint64_t free_list; /* tag : 40 | slot : 24; the tag defeats ABA 
 static _Thread_local uint32_t doomed; /* objects that this thread has to destroy */
 static _Thread_local int destroying;
 
-static const char *const kind_names[] = {"handle",  "config", "context",   "device",
-                                         "stream",  "event",  "tensor",    "graph",
-                                         "program", "model",  "tokenizer", "generator"};
+static const char *const kind_names[] = {"handle",    "config",    "context", "device",  "stream",
+                                         "event",     "tensor",    "graph",   "program", "model",
+                                         "tokenizer", "generator", "tape",    "dataset", "trainer"};
 enum { KIND_COUNT = (int)(sizeof kind_names / sizeof kind_names[0]) };
 
 static uint32_t handle_slot(uint64_t h) { return (uint32_t)(h >> 8) & ((1u << SLOT_BITS) - 1); }
@@ -229,19 +229,31 @@ mlsys_status mlsi_pin(void *handle, mlsys_kind kind, const char *what, void *out
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object) {
-    mlsi_object *object;
-    MLSI_TRY(mlsi_pin(handle, kind, what, &object));
+/* The try-lock of a pinned object; unpins it when it is taken. */
+static mlsys_status lock_pinned(mlsi_object *object, const char *what, void *out_object) {
     int32_t idle = mlsi_fault(MLSI_FAULT_HANDLE_BUSY) ? atomic_load(&object->busy) : 0;
+    *(void **)out_object = NULL;
     if (!atomic_compare_exchange_strong_explicit(&object->busy, &idle, 1, memory_order_acquire,
                                                  memory_order_relaxed)) {
+        mlsys_kind kind = object->kind;
         mlsi_unpin(object);
-        *(void **)out_object = NULL;
         return mlsi_fail(MLSYS_E_BUSY, "%s: the %s is in use by another call", what,
                          kind_names[kind]);
     }
     *(void **)out_object = object;
     return MLSYS_OK;
+}
+
+mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object) {
+    mlsi_object *object;
+    *(void **)out_object = NULL;
+    MLSI_TRY(mlsi_pin(handle, kind, what, &object));
+    return lock_pinned(object, what, out_object);
+}
+
+mlsys_status mlsi_take(mlsi_object *object, const char *what, void *out_object) {
+    mlsi_repin(object);
+    return lock_pinned(object, what, out_object);
 }
 
 void mlsi_unpin(void *object) {

@@ -30,6 +30,8 @@ mlsys_status mlsi_handle_create(mlsi_object *obj, mlsys_kind kind, struct mlsi_c
 mlsys_status mlsi_pin(void *handle, mlsys_kind kind, const char *what, void *out_object);
 /* The same, and take the object's try-lock (E_BUSY when another thread holds it). */
 mlsys_status mlsi_pin_exclusive(void *handle, mlsys_kind kind, const char *what, void *out_object);
+/* The same for an object that the caller keeps alive anyway: its handle may have been released. */
+mlsys_status mlsi_take(mlsi_object *object, const char *what, void *out_object);
 void mlsi_unpin(void *object); /* NULL accepted */
 void mlsi_unpin_exclusive(void *object);
 /* One more pin on an object that the caller already has pinned (parents kept by children). */

@@ -60,6 +60,10 @@ typedef struct mlsi_attr_random {
     int64_t dtype, kind;
     mlsi_list shape;
 } mlsi_attr_random; /* in: key i64, stream i64 */
+/* Barriers with different ids are different values, also of the same operand. */
+typedef struct mlsi_attr_barrier {
+    int64_t id;
+} mlsi_attr_barrier;
 /* Empty axes = all. */
 typedef struct mlsi_attr_reduce {
     mlsi_list axes;
@@ -156,6 +160,32 @@ typedef struct mlsi_attr_adam {
 typedef struct mlsi_attr_lion {
     double beta1, beta2, weight_decay;
 } mlsi_attr_lion;
+typedef struct mlsi_attr_adafactor {
+    double decay_rate, eps, eps_w, clip, weight_decay;
+    int64_t relative, scale;
+} mlsi_attr_adafactor;
+typedef struct mlsi_attr_muon {
+    double momentum, weight_decay, eps;
+    int64_t nesterov;
+} mlsi_attr_muon;
+typedef struct mlsi_attr_ema {
+    double decay;
+} mlsi_attr_ema;
+enum {
+    MLSI_SCHEDULE_CONSTANT = 0,
+    MLSI_SCHEDULE_LINEAR = 1,
+    MLSI_SCHEDULE_COSINE = 2,
+    MLSI_SCHEDULE_INVERSE_SQRT = 3,
+    MLSI_SCHEDULE_STEP = 4,
+    MLSI_SCHEDULE_WSD = 5
+};
+typedef struct mlsi_attr_learning_rate {
+    int64_t schedule, warmup, steps, every, decay;
+    double rate, floor, factor;
+} mlsi_attr_learning_rate;
+typedef struct mlsi_attr_clip {
+    double max;
+} mlsi_attr_clip;
 typedef struct mlsi_attr_control {
     int64_t fn1, fn2;
 } mlsi_attr_control; /* function indices */

@@ -70,6 +70,7 @@ MLSI_OP(FMA, fma, elementwise)
 /* data movement */
 MLSI_OP(COPY, copy, movement)
 MLSI_OP(STOP_GRADIENT, stop_gradient, movement)
+MLSI_OP(BARRIER, barrier, movement)
 MLSI_OP(RESHAPE, reshape, movement)
 MLSI_OP(BROADCAST, broadcast, movement)
 MLSI_OP(TRANSPOSE, transpose, movement)
@@ -103,6 +104,7 @@ MLSI_OP(QUANT_MATMUL, quant_matmul, quant)
 MLSI_OP(DEQUANTIZE, dequantize, quant)
 MLSI_OP(CONV, conv, conv)
 MLSI_OP(POOL, pool, conv)
+MLSI_OP(POOL_GRAD, pool_grad, conv)
 
 /* indexing and order */
 MLSI_OP(GATHER, gather, index)
@@ -124,11 +126,20 @@ MLSI_OP(RMS_NORM, rms_norm, norm)
 MLSI_OP(CROSS_ENTROPY, cross_entropy, norm)
 MLSI_OP(ROPE, rope, attention)
 MLSI_OP(ATTENTION, attention, attention)
+MLSI_OP(ATTENTION_GRAD, attention_grad, attention)
 
 /* one step of an optimiser */
 MLSI_OP(SGD_STEP, sgd_step, optimizer)
 MLSI_OP(ADAM_STEP, adam_step, optimizer)
 MLSI_OP(LION_STEP, lion_step, optimizer)
+MLSI_OP(ADAFACTOR_STEP, adafactor_step, optimizer)
+MLSI_OP(MUON_STEP, muon_step, optimizer)
+MLSI_OP(EMA_STEP, ema_step, optimizer)
+/* what a train step is made of besides */
+MLSI_OP(LEARNING_RATE, learning_rate, optimizer)
+MLSI_OP(SUM_SQUARES, sum_squares, optimizer)
+MLSI_OP(CLIP_NORM, clip_norm, optimizer)
+MLSI_OP(ALL_FINITE, all_finite, optimizer)
 
 /* control flow and user ops */
 MLSI_OP(CALL, call, control)

@@ -53,6 +53,10 @@ void mlsi_storage_retain(mlsi_storage *s) {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }
 
+void mlsi_storage_written(mlsi_storage *s) {
+    atomic_fetch_add_explicit(&s->version, 1, memory_order_relaxed);
+}
+
 void mlsi_storage_release(mlsi_storage *s) {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
     mlsi_ctx *ctx = s->ctx;

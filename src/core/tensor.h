@@ -23,6 +23,7 @@ typedef struct mlsi_stream {
     uint64_t plan_key; /* which (program, binding) the cached plan is for; see run/ */
     void *plan_cache;  /* owned by run/, freed through plan_free */
     void (*plan_free)(mlsi_alloc *a, void *plan_cache);
+    _Atomic uint64_t tape; /* handle of the tape that records eager ops; 0 = none */
 } mlsi_stream;
 
 mlsys_status mlsi_stream_create(mlsi_device *device, const mlsi_config *config, mlsys_stream *out);
@@ -35,6 +36,7 @@ typedef struct mlsi_storage {
     char *base;
     uint64_t bytes;
     bool readonly;
+    _Atomic uint64_t version; /* grows with each write that the library makes or is told to make */
     void (*done)(void *user); /* for adopted memory; NULL = base is from ctx->alloc */
     void *user;
 } mlsi_storage;
@@ -53,6 +55,8 @@ mlsys_status mlsi_storage_adopt(mlsi_ctx *ctx, void *base, uint64_t bytes, bool 
 void mlsi_storage_disown(mlsi_storage *s);
 void mlsi_storage_retain(mlsi_storage *s);
 void mlsi_storage_release(mlsi_storage *s); /* NULL accepted */
+/* The library is about to write to it. */
+void mlsi_storage_written(mlsi_storage *s);
 
 /* New tensor object over storage (retained); the layout is checked against the storage's bounds. */
 mlsys_status mlsi_tensor_make(mlsi_device *device, mlsi_storage *storage, const mlsi_layout *l,

@@ -117,7 +117,7 @@ mlsys_status mlsi_decoder_params_read(const mlsi_model *m, mlsi_decoder_params *
     MLSI_TRY(read_count(m, row->name, "context_length", 2048, &p->trained_context));
     MLSI_TRY(read_attention(m, row->name, p));
     MLSI_TRY(read_rope(m, row->name, p));
-    MLSI_TRY(mlsi_gguf_tensor_get(m->gguf, "token_embd.weight", &embedding));
+    MLSI_TRY(mlsi_model_get(m, "token_embd.weight", &embedding));
     if (embedding->layout.rank != 2)
         return mlsi_fail(MLSYS_E_FORMAT, "model: %s: tensor token_embd.weight has rank %d, not 2",
                          m->gguf->file, embedding->layout.rank);
@@ -142,11 +142,54 @@ static const mlsi_config_key keys[] = {
     {"batch", 'i', "1", 1, 4096, "largest batch B"},
     {"logits", 's', "last", 0, 0, "logits of the \"last\" new position or of \"all\""},
     {"kv", 's', "f32", 0, 0, "dtype of the cache: f32, f16 or bf16"},
-    {"act", 's', "f32", 0, 0, "activations of block-quantised products: f32 or int8"}};
+    {"act", 's', "f32", 0, 0, "activations of block-quantised products: f32 or int8"},
+    {"mode", 's', "infer", 0, 0, "\"infer\", or \"train\": whole sequences without a cache"},
+    {"trainable", 's', "all", 0, 0,
+     "in mode train: inputs are \"all\" weights, \"lora\" or \"none\""},
+    {"lora_rank", 'i', "8", 1, 1 << 16, "with trainable lora: extent between the adapters' halves"},
+    {"lora_alpha", 'f', "16", 0, 1e6, "with trainable lora: scale is lora_alpha / lora_rank"},
+    {"lora_targets", 's', "attn_q,attn_v", 0, 0,
+     "with trainable lora: the matrices that get adapters, named as in blk.<i>.NAME.weight"}};
 
 const mlsi_config_key *mlsi_model_graph_config_keys(int *n) {
     *n = (int)(sizeof keys / sizeof keys[0]);
     return keys;
+}
+
+/* Keys of the other mode would be without effect. */
+static mlsys_status refuse_keys(const mlsi_config *c, const char *const *names, int n,
+                                const char *why) {
+    for (int i = 0; i < n; i++)
+        if (mlsi_config_find(c, names[i]))
+            return mlsi_fail(MLSYS_E_ARG, "model: key \"%s\" is %s", names[i], why);
+    return MLSYS_OK;
+}
+
+static mlsys_status read_training(const mlsi_config *c, mlsi_graph_options *o) {
+    static const char *const infer_only[] = {"chunk", "kv", "logits"};
+    static const char *const train_only[] = {"trainable", "lora_rank", "lora_alpha",
+                                             "lora_targets"};
+    const char *mode = mlsi_config_str(c, "mode", "infer");
+    const char *trainable = mlsi_config_str(c, "trainable", "all");
+    o->train = !strcmp(mode, "train");
+    if (!o->train && strcmp(mode, "infer"))
+        return mlsi_fail(MLSYS_E_ARG, "model: mode \"%s\" is not infer or train", mode);
+    if (!o->train) return refuse_keys(c, train_only, 4, "for mode \"train\" only");
+    MLSI_TRY(refuse_keys(c, infer_only, 3, "without meaning in mode \"train\""));
+    o->trainable = !strcmp(trainable, "all")    ? MLSI_TRAIN_ALL
+                   : !strcmp(trainable, "lora") ? MLSI_TRAIN_LORA
+                                                : MLSI_TRAIN_NONE;
+    if (o->trainable == MLSI_TRAIN_NONE && strcmp(trainable, "none"))
+        return mlsi_fail(MLSYS_E_ARG, "model: trainable \"%s\" is not all, lora or none",
+                         trainable);
+    if (o->trainable != MLSI_TRAIN_LORA)
+        MLSI_TRY(refuse_keys(c, train_only + 1, 3, "for trainable \"lora\" only"));
+    o->lora_rank = mlsi_config_i64(c, "lora_rank", 8);
+    o->lora_alpha = mlsi_config_f64(c, "lora_alpha", 16);
+    o->lora_targets = mlsi_config_str(c, "lora_targets", "attn_q,attn_v");
+    o->all_logits = true;
+    o->max_new = o->context;
+    return MLSYS_OK;
 }
 
 mlsys_status mlsi_graph_options_read(const mlsi_model *m, const mlsi_config *c,
@@ -154,6 +197,7 @@ mlsys_status mlsi_graph_options_read(const mlsi_model *m, const mlsi_config *c,
     mlsi_decoder_params p;
     const char *logits = mlsi_config_str(c, "logits", "last");
     const char *kv = mlsi_config_str(c, "kv", "f32"), *act = mlsi_config_str(c, "act", "f32");
+    memset(o, 0, sizeof *o);
     MLSI_TRY(mlsi_decoder_params_read(m, &p));
     o->context = mlsi_config_i64(c, "context", 0);
     if (!o->context) o->context = p.trained_context < 4096 ? p.trained_context : 4096;
@@ -169,5 +213,5 @@ mlsys_status mlsi_graph_options_read(const mlsi_model *m, const mlsi_config *c,
         return mlsi_fail(MLSYS_E_ARG, "model: act \"%s\" is not f32 or int8", act);
     o->all_logits = !strcmp(logits, "all");
     o->act = strcmp(act, "int8") ? MLSI_ACT_F32 : MLSI_ACT_INT8;
-    return MLSYS_OK;
+    return read_training(c, o);
 }

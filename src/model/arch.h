@@ -14,13 +14,24 @@ typedef struct mlsi_decoder_params {
     bool rope_halves, gelu, qk_norm, post_norm;
 } mlsi_decoder_params;
 
+typedef enum mlsi_trainable {
+    MLSI_TRAIN_NONE, /* all weights are constants of the model */
+    MLSI_TRAIN_LORA, /* so are they, and adapters are inputs */
+    MLSI_TRAIN_ALL   /* weights are inputs, adapters of the model constants */
+} mlsi_trainable;
+
 typedef struct mlsi_graph_options {
     int64_t context;   /* cache capacity in tokens */
-    int64_t max_new;   /* upper bound of L */
+    int64_t max_new;   /* upper bound of L; in training that is the context */
     int64_t max_batch; /* upper bound of B */
     bool all_logits;   /* logits of every position, or of the last one */
     mlsys_dtype kv_dtype;
     int64_t act; /* MLSI_ACT_*: activations of block-quantised products */
+    bool train;  /* whole sequences from position 0, no cache */
+    mlsi_trainable trainable;
+    int64_t lora_rank;
+    double lora_alpha;
+    const char *lora_targets; /* comma list of matrix names without "blk.<i>."; the config's */
 } mlsi_graph_options;
 
 const mlsi_config_key *mlsi_model_graph_config_keys(int *n);

@@ -175,8 +175,6 @@ static mlsys_status record_walk(mlsi_gguf_scan *s, mlsi_gguf *g) {
 
 /* ---- order: names and ranges ---------------------------------------------------------------- */
 
-typedef int (*order_fn)(const mlsi_gguf *g, uint32_t a, uint32_t b);
-
 static int order_keys(const mlsi_gguf *g, uint32_t a, uint32_t b) {
     return strcmp(g->kv[a].key, g->kv[b].key);
 }
@@ -191,7 +189,8 @@ static int order_data(const mlsi_gguf *g, uint32_t a, uint32_t b) {
            ((const char *)x->data < (const char *)y->data);
 }
 
-static void sift(const mlsi_gguf *g, uint32_t *v, uint64_t root, uint64_t n, order_fn order) {
+static void sift(const mlsi_gguf *g, uint32_t *v, uint64_t root, uint64_t n,
+                 mlsi_gguf_order_fn order) {
     for (uint64_t child; (child = 2 * root + 1) < n; root = child) {
         if (child + 1 < n && order(g, v[child], v[child + 1]) < 0) child++;
         if (order(g, v[root], v[child]) >= 0) return;
@@ -201,8 +200,7 @@ static void sift(const mlsi_gguf *g, uint32_t *v, uint64_t root, uint64_t n, ord
     }
 }
 
-/* Heap sort: no memory, and no input that makes it quadratic. */
-static void sort(const mlsi_gguf *g, uint32_t *v, uint64_t n, order_fn order) {
+void mlsi_gguf_sort(const mlsi_gguf *g, uint32_t *v, uint64_t n, mlsi_gguf_order_fn order) {
     for (uint64_t i = 0; i < n; i++)
         v[i] = (uint32_t)i;
     for (uint64_t i = n / 2; i-- > 0;)
@@ -215,14 +213,18 @@ static void sort(const mlsi_gguf *g, uint32_t *v, uint64_t n, order_fn order) {
     }
 }
 
+void mlsi_gguf_sort_names(mlsi_gguf *g) {
+    mlsi_gguf_sort(g, g->kv_by_key, g->n_kv, order_keys);
+    mlsi_gguf_sort(g, g->tensors_by_name, g->n_tensors, order_names);
+}
+
 static mlsys_status check_names(mlsi_gguf_scan *s, mlsi_gguf *g) {
-    sort(g, g->kv_by_key, g->n_kv, order_keys);
+    mlsi_gguf_sort_names(g);
     for (uint64_t i = 1; i < g->n_kv; i++)
         if (!order_keys(g, g->kv_by_key[i - 1], g->kv_by_key[i]) &&
             !mlsi_fault(MLSI_FAULT_GGUF_DUPLICATE))
             return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "metadata key \"%.96s\" occurs twice",
                                  g->kv[g->kv_by_key[i]].key);
-    sort(g, g->tensors_by_name, g->n_tensors, order_names);
     for (uint64_t i = 1; i < g->n_tensors; i++)
         if (!order_names(g, g->tensors_by_name[i - 1], g->tensors_by_name[i]))
             return mlsi_gguf_bad(s, MLSYS_E_FORMAT, "tensor name \"%.96s\" occurs twice",
@@ -233,7 +235,7 @@ static mlsys_status check_names(mlsi_gguf_scan *s, mlsi_gguf *g) {
 static mlsys_status check_overlap(mlsi_gguf_scan *s, mlsi_gguf *g) {
     uint32_t *v;
     MLSI_TRY(MLSI_NEW_N(g->alloc, g->n_tensors, &v));
-    sort(g, v, g->n_tensors, order_data);
+    mlsi_gguf_sort(g, v, g->n_tensors, order_data);
     mlsys_status st = MLSYS_OK;
     for (uint64_t i = 1; i < g->n_tensors && st == MLSYS_OK; i++) {
         const mlsi_gguf_tensor *x = &g->tensors[v[i - 1]], *y = &g->tensors[v[i]];

@@ -67,7 +67,7 @@ typedef struct mlsi_gguf {
     const char *file; /* for error sentences */
     const uint8_t *base;
     uint64_t size;
-    uint32_t version;
+    uint32_t version;    /* 0: of a safetensors file */
     uint64_t alignment;  /* of tensor data: a power of two >= 8 */
     uint64_t data_start; /* file offset of the tensor data */
     uint64_t n_kv, n_tensors;
@@ -141,5 +141,14 @@ typedef struct mlsi_gguf_tensor_type {
 const mlsi_gguf_tensor_type *mlsi_gguf_tensor_type_get(uint32_t number);
 /* The number that stores dtype; UINT32_MAX when the format has none. */
 uint32_t mlsi_gguf_tensor_type_of(mlsys_dtype dtype);
+
+/* ---- between the files of this room ----------------------------------------------------------- */
+
+/* < 0, 0, > 0 as entry a comes before, with or after entry b. */
+typedef int (*mlsi_gguf_order_fn)(const mlsi_gguf *g, uint32_t a, uint32_t b);
+/* v = 0 .. n - 1 in ascending order. Heap sort: no memory, and no input that makes it quadratic. */
+void mlsi_gguf_sort(const mlsi_gguf *g, uint32_t *v, uint64_t n, mlsi_gguf_order_fn order);
+/* Fill kv_by_key and tensors_by_name. */
+void mlsi_gguf_sort_names(mlsi_gguf *g);
 
 #endif

@@ -43,6 +43,9 @@ mlsys_status mlsi_gguf_read_name(mlsi_gguf_scan *s, const char *field);
  * with its name and string table in the arena. */
 mlsys_status mlsi_gguf_read_kv(mlsi_gguf_scan *s, mlsi_arena *arena, mlsi_gguf_kv *kv);
 
+/* Step over one value that has been checked: *p moves from its first byte to behind its last. */
+void mlsi_gguf_skip_value(mlsi_gguf_type type, const uint8_t **p);
+
 /* Bytes of one scalar; 0 for strings, arrays and unknown types. */
 uint64_t mlsi_gguf_scalar_bytes(uint32_t type);
 

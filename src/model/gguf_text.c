@@ -70,8 +70,7 @@ static mlsi_gguf_str take_string(const uint8_t **p) {
     return s;
 }
 
-/* Step over one value; the counterpart of add_value for elements that are not shown. */
-static void skip_value(mlsi_gguf_type type, const uint8_t **p) {
+void mlsi_gguf_skip_value(mlsi_gguf_type type, const uint8_t **p) {
     if (type == MLSI_GGUF_STR) {
         take_string(p);
     } else if (type != MLSI_GGUF_ARRAY) {
@@ -81,7 +80,7 @@ static void skip_value(mlsi_gguf_type type, const uint8_t **p) {
         uint64_t n = mlsi_gguf_load_u64(*p + 4);
         *p += 12;
         for (uint64_t i = 0; i < n; i++)
-            skip_value(inner, p);
+            mlsi_gguf_skip_value(inner, p);
     }
 }
 
@@ -108,7 +107,7 @@ static void add_array(mlsi_text *out, const uint8_t **p, uint64_t max_items) {
             if (i) mlsi_text_add(out, ", ");
             add_value(out, type, p, max_items);
         } else {
-            skip_value(type, p);
+            mlsi_gguf_skip_value(type, p);
         }
     }
     if (n > max_items) mlsi_text_add(out, ", ... %" PRIu64 " in all", n);

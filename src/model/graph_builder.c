@@ -72,9 +72,9 @@ mlsys_value mlsi_b_weight(mlsi_builder *b, const char *name, int32_t rank, const
     mlsi_layout want;
     char have[128], expected[128];
     if (b->st != MLSYS_OK) return 0;
-    const mlsi_gguf_tensor *found = mlsi_gguf_tensor_find(b->m->gguf, name);
+    const mlsi_gguf_tensor *found = mlsi_model_find(b->m, name);
     if (!found && optional) return 0;
-    b->st = mlsi_gguf_tensor_get(b->m->gguf, name, &found);
+    b->st = mlsi_model_get(b->m, name, &found);
     if (b->st != MLSYS_OK) return 0;
     if (found->layout.rank != rank ||
         memcmp(found->layout.shape, shape, sizeof *shape * (size_t)rank)) {
@@ -96,6 +96,7 @@ mlsys_value mlsi_b_weight(mlsi_builder *b, const char *name, int32_t rank, const
                       rank == 2 ? "a float or block type" : "a float type");
         return 0;
     }
+    if (b->trainable) return mlsi_b_input(b, name, MLSYS_F32, rank, shape);
     b->st = mlsi_model_tensor(b->m, found, &t);
     if (b->st == MLSYS_OK) b->st = mlsys_graph_const(b->g, t, &v);
     mlsys_release(t);

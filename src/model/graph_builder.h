@@ -10,6 +10,7 @@ typedef struct mlsi_builder {
     mlsys_device device;
     mlsys_graph g;
     mlsys_status st;
+    bool trainable; /* weights are f32 inputs under their names, not constants */
 } mlsi_builder;
 
 typedef struct mlsi_attr_arg_text { /* one attribute */
@@ -40,8 +41,8 @@ mlsys_value mlsi_b_input(mlsi_builder *b, const char *name, mlsys_dtype dtype, i
 mlsys_value mlsi_b_const(mlsi_builder *b, mlsys_dtype dtype, int32_t rank, const int64_t *shape,
                          const void *bytes);
 mlsys_value mlsi_b_scalar(mlsi_builder *b, float value);
-/* A tensor of the file, which must have this shape and a float type, or a block type when it is a
- * matrix; absent optional ones give 0. */
+/* A tensor of the model, which must have this shape and a float type, or a block type when it is a
+ * matrix; absent optional ones give 0. Ask once for each name: an input cannot be made twice. */
 mlsys_value mlsi_b_weight(mlsi_builder *b, const char *name, int32_t rank, const int64_t *shape,
                           bool optional);
 

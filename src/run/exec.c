@@ -318,6 +318,16 @@ static mlsys_status run_main(run_args *ra) {
     return MLSYS_OK;
 }
 
+/* Before the run, which may fail in the middle. */
+static void mark_written(const run_args *ra) {
+    const mlsi_func *f = &ra->x->p->graph.funcs[0];
+    if (mlsi_fault(MLSI_FAULT_TAPE_WRITTEN)) return;
+    for (int i = 0; i < ra->n_in; i++)
+        if (f->donated[i]) mlsi_storage_written(ra->in[i]->storage);
+    for (int o = 0; o < ra->n_out; o++)
+        mlsi_storage_written(ra->out[o]->storage);
+}
+
 mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
                                mlsi_tensor *const *in, int n_out, mlsys_tensor *inout) {
     const mlsi_func *f = &p->graph.funcs[0];
@@ -342,6 +352,7 @@ mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
     MLSI_TRY(mlsi_bound_bind(x.b));
     MLSI_TRY(check_donated(&ra));
     mlsys_status st = take_outputs(&ra, inout);
+    if (st == MLSYS_OK) mark_written(&ra);
     if (st == MLSYS_OK) st = run_main(&ra);
     for (int o = 0; o < n_out; o++) {
         if (ra.pinned[o]) mlsi_unpin(ra.out[o]);

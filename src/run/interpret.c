@@ -58,6 +58,8 @@ static mlsys_status interpret(const mlsi_graph *g, mlsi_stream *s, const int64_t
         r.views[i] = mlsi_tensor_view_of(in[i]);
     for (int o = 0; o < n_out && st == MLSYS_OK; o++)
         st = take_result(g, s->device, binding, o, n_in, in, inout[o], &r);
+    for (int o = 0; o < n_out && st == MLSYS_OK; o++)
+        mlsi_storage_written(r.tensors[o]->storage);
     if (st == MLSYS_OK)
         st = mlsi_interpret_with(g, 0, n_in, r.views, n_out, r.views + n_in, &custom);
     for (int o = 0; o < n_out; o++) {

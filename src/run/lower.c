@@ -100,12 +100,12 @@ static void mark_uses(lowering *lo) {
         if (r->slots[s].kind == MLSI_SLOT_OUTPUT) r->slots[s].last = (int32_t)r->n_steps;
 }
 
-/* The whole slot, contiguous: the slot's own value, or reshapes of it. */
+/* The whole slot, contiguous: the slot's own value, or reshapes and barriers of it. */
 static bool covers_slot(const lowering *lo, int32_t v) {
     while (lo->r->slots[slot_of(lo, v)].value != v) {
         const mlsi_value_def *def = &lo->f->values[v];
         const mlsi_node *node = def->kind == MLSI_VALUE_NODE ? &lo->f->nodes[def->index] : NULL;
-        if (!node || node->op != MLSI_OP_RESHAPE) return false;
+        if (!node || (node->op != MLSI_OP_RESHAPE && node->op != MLSI_OP_BARRIER)) return false;
         v = node->in[0];
     }
     return lo->facts[v].contiguous;
@@ -115,16 +115,16 @@ static const mlsi_type *input_type(const lowering *lo, int32_t input) {
     return &lo->f->values[lo->f->inputs[input]].type;
 }
 
-/* May result 0 of step i live in operand k's memory? Nobody may read that memory afterwards, and the
+/* May result o of step i live in operand k's memory? Nobody may read that memory afterwards, and the
  * step itself may read it only through that operand. */
-static bool may_share(const lowering *lo, int32_t i, int k) {
+static bool may_share(const lowering *lo, int32_t i, int k, int o) {
     const mlsi_routine *r = lo->r;
     const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
     int32_t v = node->in[k];
-    const mlsi_type *result = &lo->f->values[node->first_out].type;
+    const mlsi_type *result = &lo->f->values[node->first_out + o].type;
     if (v < 0 || !mlsi_type_equal(&lo->f->values[v].type, result)) return false;
     int32_t slot = slot_of(lo, v);
-    const mlsi_slot *s = &r->slots[slot], *out = &r->slots[slot_of(lo, node->first_out)];
+    const mlsi_slot *s = &r->slots[slot], *out = &r->slots[slot_of(lo, node->first_out + o)];
     bool donated = s->kind == MLSI_SLOT_INPUT && lo->r->func == 0 && lo->f->donated[s->index];
     bool scratch = s->kind == MLSI_SLOT_SCRATCH && lo->p->plan_reuse;
     /* An output that is an input's memory is that input's tensor. */
@@ -138,27 +138,33 @@ static bool may_share(const lowering *lo, int32_t i, int k) {
     return true;
 }
 
-/* Give result 0 of step i the memory of an operand when that is proved safe. */
-static void share_in_place(lowering *lo, int32_t i) {
+/* Result o of step i takes the memory of operand k. */
+static void take_operand(lowering *lo, int32_t i, int k, int o) {
     mlsi_routine *r = lo->r;
-    const mlsi_kernel *kernel = r->steps[i].kernel;
     const mlsi_node *node = &lo->f->nodes[r->steps[i].node];
-    if (!kernel || !kernel->in_place || node->n_out != 1) return;
-    int32_t gone = slot_of(lo, node->first_out);
-    for (int k = 0; k < node->n_in && k < 32; k++) {
-        if (!(kernel->in_place >> k & 1) || !may_share(lo, i, k)) continue;
-        int32_t keep = slot_of(lo, node->in[k]);
-        mlsi_slot *to = &r->slots[keep], *from = &r->slots[gone];
-        if (from->kind == MLSI_SLOT_OUTPUT && to->kind == MLSI_SLOT_INPUT)
-            r->alias_input[from->index] = to->index;
-        else if (from->kind == MLSI_SLOT_OUTPUT)
-            to->kind = MLSI_SLOT_OUTPUT, to->index = from->index;
-        if (to->last < from->last) to->last = from->last;
-        to->value = from->value; /* of the same type; the old value is dead */
-        lo->merged[gone] = keep;
-        from->last = from->first - 1; /* unused from now on */
-        from->value = -1;
-        return;
+    int32_t gone = slot_of(lo, node->first_out + o), keep = slot_of(lo, node->in[k]);
+    mlsi_slot *to = &r->slots[keep], *from = &r->slots[gone];
+    if (from->kind == MLSI_SLOT_OUTPUT && to->kind == MLSI_SLOT_INPUT)
+        r->alias_input[from->index] = to->index;
+    else if (from->kind == MLSI_SLOT_OUTPUT)
+        to->kind = MLSI_SLOT_OUTPUT, to->index = from->index;
+    if (to->last < from->last) to->last = from->last;
+    to->value = from->value; /* of the same type; the old value is dead */
+    lo->merged[gone] = keep;
+    from->last = from->first - 1; /* unused from now on */
+    from->value = -1;
+}
+
+/* Give results of step i the memory of operands when that is proved safe: one result that of any operand which
+ * the kernel allows, several each that of its own. */
+static void share_in_place(lowering *lo, int32_t i) {
+    const mlsi_kernel *kernel = lo->r->steps[i].kernel;
+    const mlsi_node *node = &lo->f->nodes[lo->r->steps[i].node];
+    for (int k = 0, o = 0; kernel && k < node->n_in && k < 32 && o < node->n_out; k++) {
+        if (!(kernel->in_place >> k & 1)) continue;
+        bool shared = may_share(lo, i, k, o);
+        if (shared) take_operand(lo, i, k, o);
+        if (shared || node->n_out > 1) o++;
     }
 }
 

@@ -12,7 +12,7 @@
 #include "ir/ops/op_def.h"
 #include "ir/passes/passes.h"
 
-enum { MLSI_MAX_ARGS = 1024 }; /* inputs or outputs of a program */
+enum { MLSI_MAX_ARGS = 2048 }; /* inputs or outputs of a program */
 
 typedef enum mlsi_slot_kind {
     MLSI_SLOT_INPUT = 1, /* a run's input tensor */
@@ -209,6 +209,11 @@ mlsys_status mlsi_custom_run(void *stream, const mlsi_custom_use *use, int n_in,
 /* interpret.c: the reference interpreter on tensors; NULL outputs are made. */
 mlsys_status mlsi_interpret_tensors(const mlsi_graph *g, mlsi_stream *s, int n_in,
                                     mlsi_tensor *const *in, int n_out, mlsys_tensor *inout);
+/* nonfinite.c: interpret main node by node; writes into out the first node with a result that holds NaN or an
+ * infinity: its op, value number, type, range and odd elements, and those of its operands. Nothing when all
+ * are finite. full and iota do not count: they hold what the graph says. Nodes that no output needs take part. */
+mlsys_status mlsi_find_nonfinite(const mlsi_graph *g, mlsi_stream *s, int n_in,
+                                 mlsi_tensor *const *in, mlsi_text *out);
 /* eager.c: one op, now. */
 mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in,
                             int n_out, mlsys_tensor *inout);

@@ -24,6 +24,49 @@ for program in "$OUT"/examples/*; do
             echo "SKIP: generate with SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
         fi
         ;;
+    gpt)
+        "$program" --text README.md --layers 2 --width 32 --context 32 --steps 4 --batch 2 --sample 8 \
+            --curve "$OUT/tests/gpt.svg" >"$OUT/tests/gpt.out" 2>&1 ||
+            { echo "gpt failed:"; cat "$OUT/tests/gpt.out"; exit 1; }
+        grep -q "4 steps" "$OUT/tests/gpt.out" && grep -q "</svg>" "$OUT/tests/gpt.svg" ||
+            { echo "gpt: no steps or no curve"; cat "$OUT/tests/gpt.out"; exit 1; }
+        gpt_run() {
+            "$program" --text README.md --layers 1 --width 16 --heads 2 --context 16 --batch 2 --sample 0 "$@" \
+                >"$OUT/tests/gpt.out" 2>&1 || { echo "gpt $* failed:"; cat "$OUT/tests/gpt.out"; exit 1; }
+        }
+        gpt_run --steps 4 --save "$OUT/tests/gpt.whole"
+        gpt_run --steps 2 --save "$OUT/tests/gpt.half"
+        gpt_run --steps 4 --resume "$OUT/tests/gpt.half" --save "$OUT/tests/gpt.again"
+        cmp -s "$OUT/tests/gpt.whole" "$OUT/tests/gpt.again" ||
+            { echo "gpt: a resumed run is not the whole one"; exit 1; }
+        rm -f "$OUT/tests/gpt.whole" "$OUT/tests/gpt.half" "$OUT/tests/gpt.again"
+        ;;
+    finetune)
+        "$program" --help >/dev/null
+        if [ -n "${MLSYS_MODEL_SMOLLM2:-}" ]; then
+            "$program" --model "$MLSYS_MODEL_SMOLLM2" --text README.md --lora 2 --steps 2 --length 16 --batch 1 \
+                --sample 4 --output "$OUT/tests/tuned.gguf" >"$OUT/tests/finetune.out" 2>&1 ||
+                { echo "finetune failed:"; cat "$OUT/tests/finetune.out"; exit 1; }
+            "$OUT/examples/generate" --model "$OUT/tests/tuned.gguf" --prompt Hello --max-tokens 4 >/dev/null 2>&1 ||
+                { echo "generate does not read what finetune wrote"; exit 1; }
+            rm -f "$OUT/tests/tuned.gguf"
+        else
+            echo "SKIP: finetune of SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
+        fi
+        ;;
+    train)
+        "$program" --help >/dev/null
+        ! "$program" --data /nonexistent 2>"$OUT/tests/train.err" ||
+            { echo "train: a missing folder was accepted"; exit 1; }
+        grep -q nonexistent "$OUT/tests/train.err" ||
+            { echo "train: the error does not name the file:"; cat "$OUT/tests/train.err"; exit 1; }
+        if [ -f /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
+            "$program" --limit 2000 --epochs 1 >"$OUT/tests/train.out" 2>&1 ||
+                { echo "train failed:"; cat "$OUT/tests/train.out"; exit 1; }
+        else
+            echo "SKIP: train on Fashion-MNIST: the data are not installed (Debian: dataset-fashion-mnist)"
+        fi
+        ;;
     *) "$program" >"$OUT/tests/$name.out" || { echo "$name failed:"; cat "$OUT/tests/$name.out"; exit 1; } ;;
     esac
 done

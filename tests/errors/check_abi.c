@@ -59,7 +59,7 @@ typedef struct entry_point {
 enum { ENTRY_POINTS = sizeof entry_points / sizeof entry_points[0], MAX_ARGS = 12 };
 
 static char folder[] = "/tmp/mlsys-abi-XXXXXX";
-static char path[64];
+static char path[64], saved[64];
 static void *const POISON = (void *)0x5a5a5a5a5a5a5a5a;
 
 static int has_class(const entry_point *e, wrong class) {
@@ -119,7 +119,7 @@ static int call_wrong(const entry_point *e, fixture *f, argument *a, int i, mlsy
 static void next(const entry_point *e, argument *a, fixture *f, int changed) {
     if (changed) {
         fixture_destroy(f);
-        fixture_create(f, path);
+        fixture_create(f, path, saved);
     }
     fill(e, a, f);
 }
@@ -257,7 +257,7 @@ START_TEST(every_wrong_argument_is_an_error) {
     const entry_point *e = &entry_points[_i];
     fixture f;
     argument a[MAX_ARGS];
-    fixture_create(&f, path);
+    fixture_create(&f, path, saved);
     for (int i = 0; i < e->n; i++)
         wrong_argument(e, &f, a, i);
     fill(e, a, &f);
@@ -287,6 +287,7 @@ END_TEST
 int main(void) {
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/tiny.gguf", folder);
+    snprintf(saved, sizeof saved, "%s/saved", folder);
     if (tiny_model_write(path)) return 1;
     Suite *s = suite_create("abi");
     TCase *tc = tcase_create("misuse");
@@ -299,6 +300,7 @@ int main(void) {
     int failed = srunner_ntests_failed(sr);
     srunner_free(sr);
     unlink(path);
+    unlink(saved);
     rmdir(folder);
     return failed != 0;
 }

@@ -213,12 +213,17 @@ static mlsys_tensor make(world *w, mlsys_dtype dtype, int32_t rank, int64_t a, i
 
 static uint64_t run_graph(world *w, mlsys_graph g, uint64_t h) {
     static char text[65536];
-    mlsys_graph back;
+    mlsys_graph back, narrow;
     mlsys_program p;
     mlsys_cost cost = {.size = sizeof cost};
     TRY(mlsys_graph_print(g, text, sizeof text, NULL), 1);
     h = hash(h, text, strlen(text));
     TRY(mlsys_graph_parse(w->ctx, text, &back), 1);
+    TRY(mlsys_graph_parse(w->ctx, text, &narrow), 1);
+    TRY(mlsys_graph_narrow(narrow, MLSYS_BF16, NULL, 0, NULL), 0);
+    TRY(mlsys_graph_print(narrow, text, sizeof text, NULL), 1);
+    h = hash(h, text, strlen(text));
+    OK(mlsys_release(narrow));
     TRY(mlsys_graph_compile(back, w->device, NULL, &p), 1);
     TRY(mlsys_program_cost(p, 0, NULL, NULL, &cost), 1);
     for (int what = MLSYS_DUMP_GRAPH; what <= MLSYS_DUMP_MEMMAP; what++)
@@ -301,6 +306,54 @@ START_TEST(graphs_and_programs) {
 }
 END_TEST
 
+/* ---- derivatives ---------------------------------------------------------------------------------------- */
+
+static uint64_t derivatives(void) {
+    static char text[65536];
+    static const char *const policies[] = {"none", "every", "sqrt", "ops", "bytes"};
+    world w;
+    uint64_t h = 1;
+    memset(&memory, 0, sizeof memory);
+    open_world(&w);
+    for (int k = 0; k < 5; k++) {
+        mlsys_graph g;
+        mlsys_config c;
+        mlsys_value x, d[2];
+        const mlsys_dim shape[2] = {4, 4};
+        TRY(mlsys_graph_create(w.ctx, &g), 1);
+        TRY(mlsys_graph_input(g, "x", MLSYS_F32, 2, shape, &x), 0);
+        mlsys_value y = op(g, "gelu", 1, &x, NULL), in[2] = {y, x};
+        y = op(g, "matmul", 2, in, NULL);
+        in[0] = y;
+        y = op(g, "softmax", 1, in, NULL);
+        OK(mlsys_config_create(&c));
+        OK(mlsys_config_set_str(c, "checkpoint", policies[k]));
+        OK(mlsys_config_set_i64(c, "every", 1));
+        TRY(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, c, d), 0);
+        TRY(mlsys_graph_tangent(g, 1, &x, &x, 1, &y, d + 1), 0);
+        for (int i = 0; i < 2; i++)
+            TRY(mlsys_graph_output(g, i ? "t" : "d", d[i]), 0);
+        TRY(mlsys_graph_print(g, text, sizeof text, NULL), 1);
+        h = hash(h, text, strlen(text));
+        OK(mlsys_release(c));
+        OK(mlsys_release(g));
+    }
+    close_world(&w);
+    return h;
+}
+
+START_TEST(derivatives_of_graphs) {
+    failing = false;
+    uint64_t want = derivatives();
+    failing = true, failures = 0;
+    uint64_t got = derivatives();
+    printf("derivatives: %lld failed allocations\n", (long long)failures);
+    ck_assert_uint_eq(got, want);
+    ck_assert_int_gt(failures, 100);
+    ck_assert_int_eq(survived, 0);
+}
+END_TEST
+
 /* ---- models -------------------------------------------------------------------------------------------- */
 
 static char model_path[64];
@@ -376,6 +429,7 @@ int main(void) {
     TCase *tc = tcase_create("oom");
     tcase_set_timeout(tc, 240);
     tcase_add_test(tc, graphs_and_programs);
+    tcase_add_test(tc, derivatives_of_graphs);
     tcase_add_test(tc, models_and_generators);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

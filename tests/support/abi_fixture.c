@@ -3,7 +3,9 @@
 #include <check.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static _Atomic int64_t live_blocks;
 
@@ -85,13 +87,40 @@ static void make_tensors(fixture *f) {
     f->in[0] = f->tensor;
 }
 
-void fixture_create(fixture *f, char *path) {
+static void make_training(fixture *f) {
+    ok(mlsys_dataset_wrap(f->ctx, 1, f->in, NULL, &f->dataset));
+    ok(mlsys_config_create(&f->token_windows));
+    ok(mlsys_config_set_str(f->token_windows, "format", "tokens"));
+    ok(mlsys_config_set_i64(f->token_windows, "length", 4));
+    ok(mlsys_stream_create(f->device, NULL, &f->taped));
+    ok(mlsys_tape_create(f->taped, &f->tape));
+    f->x[0] = f->b;
+    ok(mlsys_op_run(f->taped, "neg", 1, f->x, NULL, 1, f->y));
+}
+
+static void make_trainer(fixture *f) {
+    mlsys_value in[2], product;
+    ok(mlsys_graph_create(f->ctx, &f->trained));
+    ok(mlsys_graph_input(f->trained, "x", MLSYS_F32, 2, f->shape, &in[0]));
+    ok(mlsys_graph_input(f->trained, "w", MLSYS_F32, 2, f->shape, &in[1]));
+    ok(mlsys_graph_op(f->trained, "mul", 2, in, NULL, 1, &product));
+    ok(mlsys_graph_op(f->trained, "reduce_sum", 1, &product, NULL, 1, &f->loss));
+    f->params[0] = in[1];
+    ok(mlsys_trainer_create(f->trained, f->loss, 1, f->params, f->in, f->stream, NULL,
+                            &f->trainer));
+    if (mlsys_has_feature("jansson")) ok(mlsys_trainer_save(f->trainer, f->saved));
+    f->names[0] = "output_norm.weight";
+    ok(mlsys_model_tensor(f->model, f->names[0], f->norm));
+}
+
+void fixture_create(fixture *f, char *path, char *saved) {
     mlsys_config threads;
     mlsys_value callee_input;
     memset(f, 0, sizeof *f);
     ck_assert_int_eq(atomic_load(&live_blocks), 0);
     make_values(f);
     f->path = path;
+    f->saved = saved;
     ok(mlsys_config_create(&f->config));
     ok(mlsys_config_create(&threads));
     ok(mlsys_config_set_i64(threads, "threads", 1));
@@ -109,12 +138,15 @@ void fixture_create(fixture *f, char *path) {
     ok(mlsys_model_tokenizer(f->model, &f->tokenizer));
     ok(mlsys_generator_create(f->model, f->stream, NULL, &f->generator));
     ok(mlsys_generator_append(f->generator, "the"));
+    make_training(f);
+    make_trainer(f);
 }
 
 void fixture_destroy(fixture *f) {
-    void *const handles[] = {f->generator, f->tokenizer, f->model, f->program, f->callee,
-                             f->graph,     f->b,         f->other, f->tensor,  f->stream,
-                             f->device,    f->ctx,       f->config};
+    void *const handles[] = {
+        f->norm[0], f->trainer,   f->trained,   f->y[0],   f->tape,    f->taped,  f->token_windows,
+        f->dataset, f->generator, f->tokenizer, f->model,  f->program, f->callee, f->graph,
+        f->b,       f->other,     f->tensor,    f->stream, f->device,  f->ctx,    f->config};
     if (f->managed) mlsys_dlpack_free(f->managed);
     if (f->managed_out) mlsys_dlpack_free(f->managed_out);
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)

@@ -66,7 +66,7 @@ int64_t kc_broadcast_index(const mlsi_view *v, const mlsi_view *out, int64_t i);
 /* The i-th row of op that this machine can run, NULL past the end. */
 const mlsi_kernel *kc_row(mlsi_op op, int i);
 
-enum { KC_OPERANDS = 8 };
+enum { KC_OPERANDS = 9 };
 typedef struct kc_call {
     mlsi_op op;
     const void *attrs;

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pc_open(program_case *p, int threads) {
+void pc_open(program_case *p, int threads) { pc_open_hooks(p, threads, NULL); }
+
+void pc_open_hooks(program_case *p, int threads, const mlsys_hooks *hooks) {
     mlsys_config c;
     OK(mlsys_config_create(&c));
     OK(mlsys_config_set_i64(c, "threads", threads));
-    OK(mlsys_ctx_create(c, NULL, &p->ctx_handle));
+    OK(mlsys_ctx_create(c, hooks, &p->ctx_handle));
     OK(mlsys_release(c));
     OK(mlsi_pin(p->ctx_handle, MLSYS_KIND_CTX, "ctx", &p->ctx));
     OK(mlsys_device_get(p->ctx_handle, MLSYS_CPU, 0, &p->device_handle));

@@ -22,6 +22,7 @@ typedef struct program_case {
 } program_case;
 
 void pc_open(program_case *p, int threads);
+void pc_open_hooks(program_case *p, int threads, const mlsys_hooks *hooks);
 /* Demands that no handle and no memory of the context is left. */
 void pc_close(program_case *p);
 

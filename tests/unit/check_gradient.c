@@ -66,7 +66,7 @@ START_TEST(the_road_not_taken) {
         mlsys_value cond = OP2(g, "eq", x, zero), half = OP2(g, "div", x, number(g, 2));
         mlsys_value other = OP2(g, "add", OP1(g, rows[i].f, x), number(g, 1));
         mlsys_value y = op(g, "select", 3, (mlsys_value[]){cond, half, other}, NULL, 0);
-        OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, &dx));
+        OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, NULL, &dx));
         OK(mlsys_graph_output(g, "dx", dx));
         for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++) {
             mlsys_program p = pc_compile(&pc, g, settings[k]);
@@ -97,7 +97,7 @@ START_TEST(one_program_for_every_batch) {
     mlsys_value h = OP1(g, "gelu", OP2(g, "matmul", x, w)), n = OP1(g, "rms_norm", h);
     mlsys_value logits = op(g, "matmul", 2, (mlsys_value[]){n, w}, "transpose_b", 1);
     mlsys_value loss = OP1(g, "reduce_mean", OP2(g, "cross_entropy", logits, t)), d[2];
-    OK(mlsys_graph_gradient(g, 1, &loss, NULL, 2, (mlsys_value[]){w, x}, d));
+    OK(mlsys_graph_gradient(g, 1, &loss, NULL, 2, (mlsys_value[]){w, x}, NULL, d));
     OK(mlsys_graph_output(g, "dw", d[0]));
     OK(mlsys_graph_output(g, "dx", d[1]));
     OK(mlsys_graph_output(g, "loss", loss));
@@ -127,14 +127,14 @@ START_TEST(structural_zeros_and_seeds) {
     y[0] = OP1(g, "exp", x);
     y[1] = OP1(g, "floor", z);
     seeds[0] = s, seeds[1] = 0;
-    OK(mlsys_graph_gradient(g, 2, y, seeds, 3, (mlsys_value[]){x, z, s}, d));
+    OK(mlsys_graph_gradient(g, 2, y, seeds, 3, (mlsys_value[]){x, z, s}, NULL, d));
     ck_assert_int_ne(d[0], 0);
     ck_assert_int_eq(d[1], 0); /* floor is flat */
     ck_assert_int_eq(d[2], 0); /* a seed is not differentiated */
     mlsys_value stopped = OP1(g, "stop_gradient", x);
-    OK(mlsys_graph_gradient(g, 1, &stopped, NULL, 1, &x, d));
+    OK(mlsys_graph_gradient(g, 1, &stopped, NULL, 1, &x, NULL, d));
     ck_assert_int_eq(d[0], 0);
-    OK(mlsys_graph_gradient(g, 1, y, seeds, 1, y, d)); /* dy/dy: the seed itself */
+    OK(mlsys_graph_gradient(g, 1, y, seeds, 1, y, NULL, d)); /* dy/dy: the seed itself */
     ck_assert_int_eq(d[0], s);
     OK(mlsys_release(g));
 }
@@ -148,13 +148,82 @@ START_TEST(a_deep_chain) {
     mlsys_value x = input(g, "x", MLSYS_F32, 1, shape), y = x, dx;
     for (int i = 0; i < 100000; i++)
         y = i % 2 ? OP1(g, "neg", y) : OP2(g, "add", y, x);
-    OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, &dx));
+    OK(mlsys_graph_gradient(g, 1, &y, NULL, 1, &x, NULL, &dx));
     OK(mlsys_graph_output(g, "dx", dx));
     mlsys_tensor in[1] = {pc_f32(&pc, 1, (const float[]){0.5f})}, out[1] = {0};
     OK(mlsys_graph_interpret(g, pc.stream, 1, in, 1, out));
     ck_assert_float_eq(data(out[0])[0], 1); /* y = -(y + x), an even number of times: y' = x' */
     pc_release(1, in);
     pc_release(1, out);
+    OK(mlsys_release(g));
+}
+END_TEST
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
+static mlsys_graph attention_step(int64_t l, mlsys_value *in, mlsys_value *grads) {
+    const int64_t qs[4] = {1, l, 2, 16}, ks[4] = {1, l, 1, 16};
+    mlsys_graph g;
+    mlsys_config c;
+    mlsys_value o;
+    OK(mlsys_graph_create(pc.ctx_handle, &g));
+    in[0] = input(g, "q", MLSYS_F32, 4, qs);
+    in[1] = input(g, "k", MLSYS_F32, 4, ks);
+    in[2] = input(g, "v", MLSYS_F32, 4, ks);
+    OK(mlsys_config_create(&c));
+    OK(mlsys_config_set_str(c, "causal", "top_left"));
+    OK(mlsys_graph_op(g, "attention", 3, in, c, 1, &o));
+    OK(mlsys_release(c));
+    mlsys_value y = OP2(g, "mul", o, o);
+    OK(mlsys_graph_output(g, "y", y));
+    OK(mlsys_graph_gradient(g, 1, &y, NULL, 3, in, NULL, grads));
+    for (int i = 0; i < 3; i++)
+        OK(mlsys_graph_output(g, NULL, grads[i]));
+    return g;
+}
+
+static int count(const char *text, const char *word) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, word)) != NULL; p++)
+        n++;
+    return n;
+}
+
+/* One attention, whose log-sum-exp the backward op takes, and no buffer of all scores. */
+START_TEST(attention_goes_back_without_its_scores) {
+    mlsys_value x[3], d[3];
+    mlsys_graph g = attention_step(2048, x, d);
+    mlsys_program p = pc_compile(&pc, g, "");
+    mlsys_cost cost = {.size = sizeof cost};
+    char *text = malloc(1 << 16);
+    ck_assert_ptr_nonnull(text);
+    OK(mlsys_program_cost(p, 0, NULL, NULL, &cost));
+    OK(mlsys_program_dump(p, MLSYS_DUMP_KERNELS, text, 1 << 16, NULL));
+    ck_assert_msg(count(text, "attention_online") == 1, "%s", text);
+    ck_assert_msg(count(text, "attention_grad_tiles") == 1, "%s", text);
+    ck_assert_msg(cost.peak_bytes < 2048 * 2048 * 4, "%llu bytes of peak memory",
+                  (unsigned long long)cost.peak_bytes);
+    free(text);
+    OK(mlsys_release(p));
+    OK(mlsys_release(g));
+}
+END_TEST
+
+/* The program's bits are the interpreter's, also of the gradient's gradient and with every pass off. */
+START_TEST(attention_gradients_in_programs) {
+    static const char *const settings[] = {"numerics=exact", "passes_off=cse", ""};
+    const int64_t qs[4] = {1, 20, 2, 16}, ks[4] = {1, 20, 1, 16};
+    mlsys_value x[3], d[3], dd;
+    mlsys_graph g = attention_step(20, x, d);
+    OK(mlsys_graph_gradient(g, 1, &d[1], NULL, 1, x, NULL, &dd));
+    OK(mlsys_graph_output(g, NULL, dd));
+    kc_rng r = kc_seed(17);
+    mlsys_tensor in[3] = {pc_random(&pc, &r, MLSYS_F32, 4, qs),
+                          pc_random(&pc, &r, MLSYS_F32, 4, ks),
+                          pc_random(&pc, &r, MLSYS_F32, 4, ks)};
+    for (int i = 0; i < 3; i++)
+        pc_compare(&pc, g, settings[i], 3, in, 5);
+    pc_release(3, in);
     OK(mlsys_release(g));
 }
 END_TEST
@@ -171,14 +240,18 @@ START_TEST(what_is_refused) {
     mlsys_value foreign = input(other, "x", MLSYS_F32, 1, shape);
     char *before = malloc(1 << 16), *after = malloc(1 << 16);
     OK(mlsys_graph_print(g, before, 1 << 16, NULL));
-    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, 1, &k, &d), MLSYS_E_DTYPE, "x 0 is i32[4]");
+    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, 1, &k, NULL, &d), MLSYS_E_DTYPE,
+              "x 0 is i32[4]");
     ck_assert_int_eq(d, 0);
-    pc_expect(mlsys_graph_gradient(g, 1, &k, NULL, 1, &x, &d), MLSYS_E_DTYPE, "y 0 is i32[4]");
-    pc_expect(mlsys_graph_gradient(g, 1, &y, &s, 1, &x, &d), MLSYS_E_SHAPE, "seed 0 is f32[3]");
-    pc_expect(mlsys_graph_gradient(g, 1, &foreign, NULL, 1, &x, &d), MLSYS_E_ARG, "is not a value");
-    pc_expect(mlsys_graph_gradient(g, 0, &y, NULL, 1, &x, &d), MLSYS_E_ARG, "0 outputs");
-    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, -1, &x, &d), MLSYS_E_ARG, "by -1 values");
-    pc_expect(mlsys_graph_gradient(g, 1, NULL, NULL, 1, &x, &d), MLSYS_E_ARG, "y");
+    pc_expect(mlsys_graph_gradient(g, 1, &k, NULL, 1, &x, NULL, &d), MLSYS_E_DTYPE,
+              "y 0 is i32[4]");
+    pc_expect(mlsys_graph_gradient(g, 1, &y, &s, 1, &x, NULL, &d), MLSYS_E_SHAPE,
+              "seed 0 is f32[3]");
+    pc_expect(mlsys_graph_gradient(g, 1, &foreign, NULL, 1, &x, NULL, &d), MLSYS_E_ARG,
+              "is not a value");
+    pc_expect(mlsys_graph_gradient(g, 0, &y, NULL, 1, &x, NULL, &d), MLSYS_E_ARG, "0 outputs");
+    pc_expect(mlsys_graph_gradient(g, 1, &y, NULL, -1, &x, NULL, &d), MLSYS_E_ARG, "by -1 values");
+    pc_expect(mlsys_graph_gradient(g, 1, NULL, NULL, 1, &x, NULL, &d), MLSYS_E_ARG, "y");
     OK(mlsys_graph_print(g, after, 1 << 16, NULL));
     ck_assert_str_eq(before, after);
     free(before);
@@ -255,6 +328,8 @@ int main(void) {
     tcase_add_test(tc, one_program_for_every_batch);
     tcase_add_test(tc, structural_zeros_and_seeds);
     tcase_add_test(tc, a_deep_chain);
+    tcase_add_test(tc, attention_goes_back_without_its_scores);
+    tcase_add_test(tc, attention_gradients_in_programs);
     tcase_add_test(tc, what_is_refused);
     tcase_add_test(tc, an_op_without_a_gradient);
     tcase_add_test(tc, gradients_are_checked);

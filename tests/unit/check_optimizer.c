@@ -127,6 +127,33 @@ START_TEST(adam) {
 }
 END_TEST
 
+/* In f32 a first step is lr * g / (|g| + eps) too: 1 - beta^count keeps its bits. */
+START_TEST(adam_first_step_in_f32) {
+    enum { BIG = 5000 }; /* also for the kernel, which takes blocks */
+    static float w[BIG], g[BIG], zero[BIG];
+    const int64_t shape[1] = {BIG}, count = 1;
+    const float lr = 0.01f;
+    mlsys_tensor in[6], out[3] = {0};
+    for (int i = 0; i < BIG; i++)
+        g[i] = (float)(i % 2 ? 1 + i : -1 - i);
+    in[0] = pc_tensor(&pc, MLSYS_F32, 1, shape, w);
+    in[1] = pc_tensor(&pc, MLSYS_F32, 1, shape, g);
+    in[2] = pc_tensor(&pc, MLSYS_F32, 0, NULL, &lr);
+    in[3] = pc_tensor(&pc, MLSYS_F32, 1, shape, zero);
+    in[4] = pc_tensor(&pc, MLSYS_F32, 1, shape, zero);
+    in[5] = pc_tensor(&pc, MLSYS_I64, 0, NULL, &count);
+    OK(mlsys_op_run(pc.stream, "adam_step", 6, in, NULL, 3, out));
+    const float *step = rg_view(out[0]).data;
+    for (int i = 0; i < BIG; i++) {
+        double want = i % 2 ? -(double)lr : (double)lr;
+        ck_assert_msg(fabs(step[i] - want) <= 4e-7 * fabs(want), "w[%d] is %.9g, not %.9g", i,
+                      (double)step[i], want);
+    }
+    pc_release(6, in);
+    pc_release(3, out);
+}
+END_TEST
+
 START_TEST(lion) {
     double w[N], m[N] = {0};
     state got = run("lion_step", "beta1=0.8 beta2=0.95 weight_decay=0.1", 1, 0.02);
@@ -149,6 +176,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, sgd);
     tcase_add_test(tc, adam);
+    tcase_add_test(tc, adam_first_step_in_f32);
     tcase_add_test(tc, lion);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

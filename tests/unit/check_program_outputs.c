@@ -135,6 +135,30 @@ START_TEST(outputs_own_their_memory) {
 END_TEST
 
 /* Inputs and outputs of any strides; elements between those of an output stay as they were. */
+/* Transposes of three values, each of which may go once it is copied: one of them is alive at a time. */
+START_TEST(copies_follow_their_views) {
+    static const char text[] =
+        "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[32,64]\n"
+        "  %1 = exp(%0) : f32[32,64]\n  %2 = transpose(%1) {perm=[1,0]} : f32[64,32]\n"
+        "  %3 = sin(%0) : f32[32,64]\n  %4 = transpose(%3) {perm=[1,0]} : f32[64,32]\n"
+        "  %5 = cos(%0) : f32[32,64]\n  %6 = transpose(%5) {perm=[1,0]} : f32[64,32]\n"
+        "  output \"a\" %2\n  output \"b\" %4\n  output \"c\" %6\n  output \"d\" %4\n}\n";
+    mlsys_graph g = pc_parse(&pc, text);
+    mlsys_program p = pc_compile(&pc, g, "");
+    mlsys_cost cost = {.size = sizeof cost};
+    kc_rng r = kc_seed(8);
+    const int64_t shape[2] = {32, 64};
+    mlsys_tensor in[1] = {pc_random(&pc, &r, MLSYS_F32, 2, shape)};
+    OK(mlsys_program_cost(p, 0, NULL, NULL, &cost));
+    /* four outputs; sin's value waits for the second copy of it, cos's does not */
+    ck_assert_uint_eq(cost.peak_bytes, (4 + 2) * sizeof(float) * 32 * 64);
+    pc_compare(&pc, g, "", 1, in, 4);
+    pc_release(1, in);
+    OK(mlsys_release(p));
+    OK(mlsys_release(g));
+}
+END_TEST
+
 START_TEST(strided_arguments) {
     mlsys_graph g =
         pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[3,4]\n"
@@ -241,6 +265,7 @@ int main(void) {
     tcase_add_test(tc, outputs_are_checked);
     tcase_add_test(tc, constants_are_not_written);
     tcase_add_test(tc, outputs_own_their_memory);
+    tcase_add_test(tc, copies_follow_their_views);
     tcase_add_test(tc, strided_arguments);
     tcase_add_test(tc, empty_arguments);
     tcase_add_test(tc, packs_belong_to_attributes);

@@ -1,4 +1,4 @@
-/* reduce_sum, _mean, _prod, _max, _min, _and, _or over any set of axes. */
+/* reduce_sum, _mean, _prod, _max, _min, _and, _or over any set of axes; sum_squares over all. */
 #include "cpu/kernels/reduce.h"
 
 #include <math.h>
@@ -52,8 +52,10 @@ static double chunk_f64(reduce_kind kind, const double *x, int64_t n) {
         lane[j] = (double)reduce_identity(kind);
     for (int64_t i = 0; i < n; i += SUM_LANES) {
         int m = n - i < SUM_LANES ? (int)(n - i) : SUM_LANES;
-        for (int j = 0; j < m; j++)
-            lane[j] = combine_f64(kind, lane[j], x[i + j]);
+        for (int j = 0; j < m; j++) {
+            double v = kind == REDUCE_SQUARES ? x[i + j] * x[i + j] : x[i + j];
+            lane[j] = combine_f64(kind, lane[j], v);
+        }
     }
     for (int h = SUM_LANES / 2; h >= 1; h /= 2)
         for (int j = 0; j < h; j++)
@@ -86,6 +88,7 @@ static reduce_value reduce_chunk(const reduce_problem *p, const void *x, int64_t
     case COMPUTE_F64: v.f = chunk_f64(p->kind, x, n); break;
     case COMPUTE_F32:
         switch (p->kind) {
+        case REDUCE_SQUARES: v.f = (double)sum_chunk(NULL, x, n, term_square, vf_zero()); break;
         case REDUCE_PROD: v.f = (double)chunk_f32(REDUCE_PROD, x, n); break;
         case REDUCE_MAX: v.f = (double)chunk_f32(REDUCE_MAX, x, n); break;
         case REDUCE_MIN: v.f = (double)chunk_f32(REDUCE_MIN, x, n); break;
@@ -166,7 +169,8 @@ static int64_t chunk_count(int64_t length) {
 }
 
 static void describe_problem(const mlsi_kernel_args *args, reduce_problem *p) {
-    const mlsi_attr_reduce *attrs = args->attrs;
+    static const mlsi_attr_reduce all = {{0}, 0};
+    const mlsi_attr_reduce *attrs = p->kind == REDUCE_SQUARES ? &all : args->attrs;
     const mlsi_view *x = &args->in[0], *y = &args->out[0];
     int64_t size = mlsi_dtype_size(x->dtype), y_size = mlsi_dtype_size(y->dtype);
     p->dtype = x->dtype;
@@ -194,11 +198,17 @@ static void describe_problem(const mlsi_kernel_args *args, reduce_problem *p) {
     p->direct = p->reduced.rank == 1 && is_staged(p->dtype, p->reduced.x[0]);
 }
 
-static uint64_t reduce_work(const mlsi_kernel_args *args, int threads) {
-    reduce_problem p = {0};
+static uint64_t work_of(const mlsi_kernel_args *args, int threads, reduce_kind kind) {
+    reduce_problem p = {.kind = kind};
     describe_problem(args, &p);
     uint64_t partial = p.chunks > 1 ? (uint64_t)(p.results * p.chunks) * sizeof(reduce_value) : 0;
     return (partial + 63) / 64 * 64 + (uint64_t)threads * REDUCE_SCRATCH;
+}
+static uint64_t reduce_work(const mlsi_kernel_args *args, int threads) {
+    return work_of(args, threads, REDUCE_SUM);
+}
+static uint64_t squares_work(const mlsi_kernel_args *args, int threads) {
+    return work_of(args, threads, REDUCE_SQUARES);
 }
 
 static mlsys_status reduce_run(const mlsi_kernel_args *args, reduce_kind kind) {
@@ -209,7 +219,7 @@ static mlsys_status reduce_run(const mlsi_kernel_args *args, reduce_kind kind) {
     p.partial = args->work;
     p.scratch = (char *)args->work + (partial + 63) / 64 * 64;
     if (p.results == 0) return MLSYS_OK;
-    if (!MLSI_K(reduce_columns)(&p, args->pool)) {
+    if (kind == REDUCE_SQUARES || !MLSI_K(reduce_columns)(&p, args->pool)) {
         int64_t chunk = p.chunks > 1 ? SUM_CHUNK : p.length + 1;
         mlsi_range_run(args->pool, p.results * p.chunks, GRAIN / chunk, reduce_rows, &p);
     }
@@ -221,6 +231,7 @@ static mlsys_status reduce_run(const mlsi_kernel_args *args, reduce_kind kind) {
     static mlsys_status name##_run(const mlsi_kernel_args *args) { return reduce_run(args, kind); }
 REDUCE_RUN(reduce_sum, REDUCE_SUM)
 REDUCE_RUN(reduce_mean, REDUCE_MEAN)
+REDUCE_RUN(sum_squares, REDUCE_SQUARES)
 REDUCE_RUN(reduce_prod, REDUCE_PROD)
 REDUCE_RUN(reduce_max, REDUCE_MAX)
 REDUCE_RUN(reduce_min, REDUCE_MIN)
@@ -231,6 +242,10 @@ static bool accepts_number(const mlsi_query *q) {
 }
 static bool accepts_mean(const mlsi_query *q) {
     return accepts_number(q) && mlsi_dtype_is_float(q->in[0].dtype);
+}
+static bool accepts_squares(const mlsi_query *q) {
+    mlsys_dtype t = q->in[0].dtype;
+    return is_plain(t) && mlsi_dtype_is_float(t);
 }
 static bool accepts_bool(const mlsi_query *q) {
     return q->in[0].dtype == MLSYS_BOOL && q->out[0].dtype == MLSYS_BOOL;
@@ -245,6 +260,12 @@ static bool accepts_bool(const mlsi_query *q) {
 MLSI_KERNEL_TABLE(reduce) = {
     REDUCE_ROW(REDUCE_SUM, "reduce_sum", reduce_sum_run, accepts_number),
     REDUCE_ROW(REDUCE_MEAN, "reduce_mean", reduce_mean_run, accepts_mean),
+    {.op = MLSI_OP_SUM_SQUARES,
+     .isa = MLSI_K_ISA,
+     .name = MLSI_K_NAME("sum_squares"),
+     .accepts = accepts_squares,
+     .run = sum_squares_run,
+     .work = squares_work},
     REDUCE_ROW(REDUCE_PROD, "reduce_prod", reduce_prod_run, accepts_number),
     REDUCE_ROW(REDUCE_MAX, "reduce_max", reduce_max_run, accepts_number),
     REDUCE_ROW(REDUCE_MIN, "reduce_min", reduce_min_run, accepts_number),

@@ -12,6 +12,7 @@
 typedef enum reduce_kind {
     REDUCE_SUM,
     REDUCE_MEAN,
+    REDUCE_SQUARES, /* the sum of x * x over everything, of the compute type */
     REDUCE_PROD,
     REDUCE_MAX, /* also "or" of bool */
     REDUCE_MIN  /* also "and" of bool */
@@ -105,7 +106,7 @@ static inline void reduce_store(const reduce_problem *p, int64_t result, reduce_
         memcpy(to, &d, sizeof d);
     } else {
         if (p->kind == REDUCE_MEAN) f = f / (float)p->length;
-        store_f32(to, p->dtype, 4, &f, 1);
+        store_f32(to, p->kind == REDUCE_SQUARES ? MLSYS_F32 : p->dtype, 4, &f, 1);
     }
 }
 

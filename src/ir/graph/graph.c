@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+void mlsi_graph_renumber(mlsi_graph *g) {
+    g->serial = (uint32_t)(atomic_fetch_add(&g->ctx->next_serial, 1) + 1) & 0x7fffffffu;
+}
+
 mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx) {
     memset(g, 0, sizeof *g);
     g->ctx = ctx;
     g->alloc = &ctx->alloc;
-    g->serial = (uint32_t)(atomic_fetch_add(&ctx->next_serial, 1) + 1) & 0x7fffffffu;
+    mlsi_graph_renumber(g);
     mlsi_arena_init(&g->arena, g->alloc);
     mlsi_symtab_init(&g->symbols, g->alloc);
     int32_t main_func;
@@ -227,6 +231,16 @@ static mlsys_status operand_types(const mlsi_graph *g, int32_t func, const char 
     return MLSYS_OK;
 }
 
+/* Does the i-th name in "x, w, bias?" end in '?'. */
+static bool is_optional(const char *operands, int i) {
+    for (; i > 0 && operands; i--) {
+        operands = strchr(operands, ',');
+        if (operands) operands++;
+    }
+    size_t n = operands ? strcspn(operands, ",") : 0;
+    return n && operands[n - 1] == '?';
+}
+
 static mlsys_status check_arity(const mlsi_op_def *def, const char *op, int32_t n_in,
                                 const int32_t *in, int32_t n_out) {
     if (n_in < def->min_in || n_in > def->max_in)
@@ -236,7 +250,7 @@ static mlsys_status check_arity(const mlsi_op_def *def, const char *op, int32_t 
         return mlsi_fail(MLSYS_E_ARG, "%s: %d results asked, gives %d to %d", op, n_out,
                          def->min_out, def->max_out);
     for (int i = 0; i < def->min_in; i++)
-        if (in[i] < 0)
+        if (in[i] < 0 && !is_optional(def->operands, i))
             return mlsi_fail(MLSYS_E_ARG, "%s: operand %d of (%s) is absent", op, i, def->operands);
     return MLSYS_OK;
 }

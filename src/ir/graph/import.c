@@ -72,13 +72,12 @@ static mlsys_status import_custom(importer *im, mlsi_attr_custom *attrs) {
     return MLSYS_OK;
 }
 
-static mlsys_status import_node(importer *im, const mlsi_node *node, int32_t func, int32_t *map) {
+/* The node with operands of the new graph. */
+static mlsys_status copy_node(importer *im, const mlsi_node *node, int32_t func, const int32_t *in,
+                              int32_t *out) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
-    int32_t in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
     int64_t called[2];
     void *attrs;
-    for (int i = 0; i < node->n_in; i++)
-        in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
     MLSI_TRY(mlsi_arena_zalloc(&im->to->arena, def->attrs_size, &attrs));
     memcpy(attrs, node->attrs, def->attrs_size);
     MLSI_TRY(import_attrs(im, def, attrs));
@@ -87,10 +86,27 @@ static mlsys_status import_node(importer *im, const mlsi_node *node, int32_t fun
     mlsi_attr_control *c = attrs;
     if (n > 0) c->fn1 = im->func_map[called[0]];
     if (n > 1) c->fn2 = im->func_map[called[1]];
-    MLSI_TRY(mlsi_build_node(im->to, func, node->op, attrs, node->n_in, in, node->n_out, out));
+    return mlsi_build_node(im->to, func, node->op, attrs, node->n_in, in, node->n_out, out);
+}
+
+static mlsys_status import_node(importer *im, const mlsi_node *node, int32_t func, int32_t *map) {
+    int32_t in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = node->in[i] < 0 ? -1 : map[node->in[i]];
+    MLSI_TRY(copy_node(im, node, func, in, out));
     for (int i = 0; i < node->n_out; i++)
         map[node->first_out + i] = out[i];
     return MLSYS_OK;
+}
+
+mlsys_status mlsi_graph_import_node(mlsi_graph *to, int32_t func, const mlsi_graph *from,
+                                    const mlsi_node *node, const int32_t *in, int32_t *out) {
+    importer im = {.to = to, .from = from};
+    int64_t called[2];
+    if (callees(node, called))
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: its functions cannot be copied alone",
+                         mlsi_op_name(node->op));
+    return copy_node(&im, node, func, in, out);
 }
 
 static mlsys_status import_body(importer *im, const mlsi_func *f, int32_t func, int32_t *map) {

@@ -15,6 +15,7 @@ typedef struct interp {
     const int64_t *binding;
     const mlsi_interpret_custom *custom; /* NULL: refuse custom ops */
     int depth;
+    const mlsi_interpret_watch *watch; /* NULL: nobody looks on */
 } interp;
 
 static mlsys_status run_func(const interp *it, int32_t func, int n_in, const mlsi_view *in,
@@ -40,7 +41,7 @@ static mlsys_status run_decomposed(const interp *it, const mlsi_op_def *def,
     if (st == MLSYS_OK) st = def->decompose(&g, 0, a->attrs, a->n_in, in, a->n_out, out);
     for (int i = 0; i < a->n_out && st == MLSYS_OK; i++)
         st = mlsi_build_output(&g, 0, NULL, out[i]);
-    interp inner = {&g, NULL, NULL, it->depth + 1};
+    interp inner = {&g, NULL, NULL, it->depth + 1, NULL};
     if (st == MLSYS_OK) st = run_func(&inner, 0, n, views, a->n_out, a->out);
     mlsi_graph_free(&g);
     return st;
@@ -154,6 +155,8 @@ static mlsys_status run_nodes(const interp *it, frame *fr) {
             MLSI_TRY(new_view(it->g->alloc, &l, &fr->values[v]));
         }
         MLSI_TRY(eval_node(it, node, fr->values));
+        if (it->depth == 0 && it->watch && it->watch->seen(it->watch->user, node, fr->values))
+            return MLSYS_OK;
         for (int i = 0; i < node->n_in; i++)
             if (node->in[i] >= 0 && fr->last[node->in[i]] == n) free_value(it, fr, node->in[i]);
         for (int i = 0; i < node->n_out; i++)
@@ -192,7 +195,7 @@ static mlsys_status run_func(const interp *it, int32_t func, int n_in, const mls
         start_frame(it, &fr, in);
         st = run_nodes(it, &fr);
     }
-    for (int i = 0; i < n_out && st == MLSYS_OK; i++)
+    for (int i = 0; out && i < n_out && st == MLSYS_OK; i++)
         mlsi_copy_view(&out[i], &fr.values[f->outputs[i].value]);
     for (int64_t v = 0; v < f->n_values; v++)
         free_value(it, &fr, (int32_t)v);
@@ -213,11 +216,10 @@ static mlsys_status bind_and_run(interp *it, int32_t func, int n_in, const mlsi_
     return run_func(it, func, n_in, in, n_out, out);
 }
 
-mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
-                                 int n_out, const mlsi_view *out,
-                                 const mlsi_interpret_custom *custom) {
+static mlsys_status interpret(interp it, int32_t func, int n_in, const mlsi_view *in, int n_out,
+                              const mlsi_view *out) {
+    const mlsi_graph *g = it.g;
     const mlsi_func *f = &g->funcs[func];
-    interp it = {g, NULL, custom, 0};
     mlsi_layout *layouts = NULL;
     const mlsi_layout **refs = NULL;
     int64_t *binding = NULL;
@@ -232,6 +234,19 @@ mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, co
     mlsi_mem_free(g->alloc, refs);
     mlsi_mem_free(g->alloc, layouts);
     return st;
+}
+
+mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
+                                 int n_out, const mlsi_view *out,
+                                 const mlsi_interpret_custom *custom) {
+    return interpret((interp){g, NULL, custom, 0, NULL}, func, n_in, in, n_out, out);
+}
+
+mlsys_status mlsi_interpret_watched(const mlsi_graph *g, int n_in, const mlsi_view *in,
+                                    const mlsi_interpret_custom *custom,
+                                    const mlsi_interpret_watch *watch) {
+    return interpret((interp){g, NULL, custom, 0, watch}, 0, n_in, in, (int)g->funcs[0].n_outputs,
+                     NULL);
 }
 
 mlsys_status mlsi_interpret(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,

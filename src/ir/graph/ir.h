@@ -76,8 +76,18 @@ typedef struct mlsi_custom_use { /* one custom op node's identity */
     mlsi_config *attrs; /* a copy, pinned and with a user reference of its own; NULL = none */
 } mlsi_custom_use;
 
+/* Makes an empty graph a window on a function of another one, for one thread and a few calls (api/api_custom.c):
+ * a gradient rule of the user builds through it while the other graph is in use. */
+typedef struct mlsi_graph_window {
+    _Atomic(const void *) thread; /* whose calls pass through; NULL: no window, an ordinary graph */
+    struct mlsi_graph *graph;     /* read by that thread only, like the rest */
+    int32_t func;
+    bool in_call;
+} mlsi_graph_window;
+
 typedef struct mlsi_graph {
     mlsi_object object;
+    mlsi_graph_window window;
     mlsi_alloc *alloc;
     mlsi_ctx *ctx;
     uint32_t serial; /* upper half of public values */
@@ -98,6 +108,8 @@ typedef struct mlsi_graph {
 /* An internal graph without a handle; free with mlsi_graph_free. Public ones come from api/. */
 mlsys_status mlsi_graph_init(mlsi_graph *g, mlsi_ctx *ctx);
 void mlsi_graph_free(mlsi_graph *g); /* members only */
+/* Public values given out so far are no values of g any more. */
+void mlsi_graph_renumber(mlsi_graph *g);
 /* Append an empty function; its index. Pointers into g->funcs move. */
 mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out);
 /* Remove the functions from n on: what a failed call has added. Nobody may name them. */
@@ -127,6 +139,9 @@ mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, in
 /* Copy function func (and the functions, constants and symbols it needs) of another graph. Nothing of it
  * stays after a failure but unused constants and symbols. */
 mlsys_status mlsi_graph_import(mlsi_graph *to, const mlsi_graph *from, int32_t func, int32_t *out);
+/* Copy one node, no control flow, with operands of the graph that it goes to. */
+mlsys_status mlsi_graph_import_node(mlsi_graph *to, int32_t func, const mlsi_graph *from,
+                                    const mlsi_node *node, const int32_t *in, int32_t *out);
 
 static inline const mlsi_type *mlsi_type_of(const mlsi_graph *g, int32_t func, int32_t value) {
     return &g->funcs[func].values[value].type;
@@ -170,5 +185,14 @@ typedef struct mlsi_interpret_custom {
 mlsys_status mlsi_interpret_with(const mlsi_graph *g, int32_t func, int n_in, const mlsi_view *in,
                                  int n_out, const mlsi_view *out,
                                  const mlsi_interpret_custom *custom);
+/* Main's nodes one by one, each shown once its results are there (values: by value number; those not yet or no
+ * longer needed have no data), until seen answers true or the function ends. Nothing is given back. */
+typedef struct mlsi_interpret_watch {
+    bool (*seen)(void *user, const mlsi_node *node, const mlsi_view *values);
+    void *user;
+} mlsi_interpret_watch;
+mlsys_status mlsi_interpret_watched(const mlsi_graph *g, int n_in, const mlsi_view *in,
+                                    const mlsi_interpret_custom *custom,
+                                    const mlsi_interpret_watch *watch);
 
 #endif

@@ -76,7 +76,7 @@ static const mlsi_attr_desc gelu_attrs[] = {
 
 #define ACTIVATION                                                                                 \
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
-    .traits = MLSI_SMOOTH_TRAITS
+    .traits = MLSI_SMOOTH_TRAITS, .narrow = MLSI_NARROW_FOLLOWS
 
 const mlsi_op_def mlsi_op_def_relu = {ACTIVATION,
                                       .attrs_size = sizeof(mlsi_attr_none),

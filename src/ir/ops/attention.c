@@ -1,5 +1,6 @@
 /* Attention with an order of sums that chunking, paging and splitting cannot change; the order is
  * docs/numerics.md, "Attention", written here literally. */
+#include "ir/ops/attention.h"
 #include "ir/ops/gradient.h"
 #include "ir/ops/reference.h"
 
@@ -72,18 +73,15 @@ static mlsys_status check_attrs(const mlsi_infer *t, mlsi_attr_attention *at) {
                                "attributes scale %g, softcap %g: expected finite "
                                "numbers and softcap >= 0",
                                at->scale, at->softcap);
-    if (t->n_out != (at->lse ? 2 : 1))
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "%d results asked, lse = %lld gives %d",
-                               t->n_out, (long long)at->lse, at->lse ? 2 : 1);
     return MLSYS_OK;
 }
 
-static mlsys_status infer_attention(mlsi_infer *t) {
+mlsys_status mlsi_infer_attention(const mlsi_infer *t) {
     mlsi_attr_attention *at = t->attrs;
-    const mlsi_type *q = &t->in[0], *v = &t->in[2];
     mlsi_type in[5];
+    int n = t->n_in < 5 ? t->n_in : 5;
     memset(in, 0, sizeof in);
-    memcpy(in, t->in, sizeof *in * (size_t)t->n_in);
+    memcpy(in, t->in, sizeof *in * (size_t)n);
     mlsi_infer all = *t; /* with absent optional operands filled in */
     all.in = in;
     MLSI_TRY(check_attrs(t, at));
@@ -91,7 +89,17 @@ static mlsys_status infer_attention(mlsi_infer *t) {
     MLSI_TRY(check_heads(&all));
     MLSI_TRY(check_mask(&all));
     MLSI_TRY(check_kv_len(&all));
-    if (at->scale == 0) at->scale = q->dims[3] ? 1.0 / sqrt((double)q->dims[3]) : 1.0;
+    if (at->scale == 0) at->scale = in[0].dims[3] ? 1.0 / sqrt((double)in[0].dims[3]) : 1.0;
+    return MLSYS_OK;
+}
+
+static mlsys_status infer_attention(mlsi_infer *t) {
+    const mlsi_attr_attention *at = t->attrs;
+    const mlsi_type *q = &t->in[0], *v = &t->in[2];
+    MLSI_TRY(mlsi_infer_attention(t));
+    if (t->n_out != (at->lse ? 2 : 1))
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "%d results asked, lse = %lld gives %d",
+                               t->n_out, (long long)at->lse, at->lse ? 2 : 1);
     t->out[0] = *q;
     t->out[0].dims[3] = v->dims[3];
     if (at->lse)
@@ -269,26 +277,9 @@ static void cost_attention(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->transcendentals = scores;
 }
 
-static const char *const causal_names[] = {"none", "top_left", "bottom_right", NULL};
+const char *const mlsi_causal_names[] = {"none", "top_left", "bottom_right", NULL};
 static const mlsi_attr_desc attention_attrs[] = {
-    {.name = "scale",
-     .kind = MLSI_ATTR_F64,
-     .offset = offsetof(mlsi_attr_attention, scale),
-     .help = "factor of the scores; 0: 1/sqrt(D)"},
-    {.name = "softcap",
-     .kind = MLSI_ATTR_F64,
-     .offset = offsetof(mlsi_attr_attention, softcap),
-     .help = "scores become cap * tanh(s / cap); 0: off"},
-    {.name = "causal",
-     .kind = MLSI_ATTR_ENUM,
-     .offset = offsetof(mlsi_attr_attention, causal),
-     .names = causal_names,
-     .help = "top_left: query i sees keys <= i; bottom_right: keys <= n - Lq + i, n the number of "
-             "valid keys"},
-    {.name = "window",
-     .kind = MLSI_ATTR_I64,
-     .offset = offsetof(mlsi_attr_attention, window),
-     .help = "query at position p sees keys > p - window; 0: off"},
+    MLSI_ATTENTION_ATTRS,
     {.name = "lse",
      .kind = MLSI_ATTR_BOOL,
      .offset = offsetof(mlsi_attr_attention, lse),
@@ -302,6 +293,9 @@ const mlsi_op_def mlsi_op_def_attention = {
     .max_out = 2,
     .operands = "q, k, v, mask?, kv_len?",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_COMPUTES,
+    .narrow_keeps = 1u << 3, /* the mask */
+
     .attrs_size = sizeof(mlsi_attr_attention),
     .attrs = attention_attrs,
     .infer = infer_attention,

@@ -166,6 +166,7 @@ const mlsi_op_def mlsi_op_def_conv = {
     .max_out = 1,
     .operands = "x, w",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_COMPUTES,
     .attrs_size = sizeof(mlsi_attr_conv),
     .attrs = conv_attrs,
     .infer = infer_conv,

@@ -97,17 +97,17 @@ static int64_t min_i(int64_t a, int64_t b, mlsys_dtype t) { return (void)t, a < 
 #define SMOOTH             .traits = MLSI_SMOOTH_TRAITS
 #define SMOOTH_COMMUTATIVE .traits = (MLSI_SMOOTH_TRAITS | MLSI_TRAIT_COMMUTATIVE)
 
-BINARY(add, add_f, add_d, add_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_add,
-       .doc = "a + b with NumPy broadcasting; integers wrap.", .special = "inf + -inf = NaN.",
-       .onnx = "Add");
-BINARY(sub, sub_f, sub_d, sub_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_sub,
-       .doc = "a - b with NumPy broadcasting; integers wrap.", .special = "inf - inf = NaN.",
-       .onnx = "Sub");
-BINARY(mul, mul_f, mul_d, mul_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_mul,
-       .doc = "a * b with NumPy broadcasting; integers wrap.", .special = "0 * inf = NaN.",
-       .onnx = "Mul");
-BINARY(div, div_f, div_d, div_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_div,
-       .doc = "a / b with NumPy broadcasting; integers truncate toward zero.",
+BINARY(add, add_f, add_d, add_i, NUMBERS, SMOOTH_COMMUTATIVE, .narrow = MLSI_NARROW_FOLLOWS,
+       .vjp = mlsi_vjp_add, .doc = "a + b with NumPy broadcasting; integers wrap.",
+       .special = "inf + -inf = NaN.", .onnx = "Add");
+BINARY(sub, sub_f, sub_d, sub_i, NUMBERS, SMOOTH, .narrow = MLSI_NARROW_FOLLOWS,
+       .vjp = mlsi_vjp_sub, .doc = "a - b with NumPy broadcasting; integers wrap.",
+       .special = "inf - inf = NaN.", .onnx = "Sub");
+BINARY(mul, mul_f, mul_d, mul_i, NUMBERS, SMOOTH_COMMUTATIVE, .narrow = MLSI_NARROW_FOLLOWS,
+       .vjp = mlsi_vjp_mul, .doc = "a * b with NumPy broadcasting; integers wrap.",
+       .special = "0 * inf = NaN.", .onnx = "Mul");
+BINARY(div, div_f, div_d, div_i, NUMBERS, SMOOTH, .narrow = MLSI_NARROW_FOLLOWS,
+       .vjp = mlsi_vjp_div, .doc = "a / b with NumPy broadcasting; integers truncate toward zero.",
        .special = "Floats: x/0 is an infinity, 0/0 NaN. Integers: x/0 = 0, MIN/-1 = MIN.",
        .onnx = "Div");
 BINARY(rem, fmodf, fmod, rem_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_rem,
@@ -135,12 +135,12 @@ BINARY(atan2, mlsi_ef_atan2, mlsi_ed_atan2, NULL, .infer = mlsi_elementwise_infe
        .cost = mlsi_elementwise_cost_math, SMOOTH, .vjp = mlsi_vjp_atan2,
        .doc = "Angle of the point (b, a) in radians, in [-pi, pi].",
        .special = "Signed zeros and infinities as C99 atan2.");
-BINARY(max, max_f, mlsi_ref_max, max_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_max,
-       .doc = "The larger of a and b.", .special = "NaN if either is NaN; max(-0, +0) = +0.",
-       .onnx = "Max");
-BINARY(min, min_f, mlsi_ref_min, min_i, NUMBERS, SMOOTH_COMMUTATIVE, .vjp = mlsi_vjp_min,
-       .doc = "The smaller of a and b.", .special = "NaN if either is NaN; min(-0, +0) = -0.",
-       .onnx = "Min");
+BINARY(max, max_f, mlsi_ref_max, max_i, NUMBERS, SMOOTH_COMMUTATIVE, .narrow = MLSI_NARROW_FOLLOWS,
+       .vjp = mlsi_vjp_max, .doc = "The larger of a and b.",
+       .special = "NaN if either is NaN; max(-0, +0) = +0.", .onnx = "Max");
+BINARY(min, min_f, mlsi_ref_min, min_i, NUMBERS, SMOOTH_COMMUTATIVE, .narrow = MLSI_NARROW_FOLLOWS,
+       .vjp = mlsi_vjp_min, .doc = "The smaller of a and b.",
+       .special = "NaN if either is NaN; min(-0, +0) = -0.", .onnx = "Min");
 
 /* ---- bits ---------------------------------------------------------------------------------- */
 
@@ -289,7 +289,7 @@ static void cost_fma(const mlsi_cost_args *a, mlsi_op_cost *c) {
 
 #define TERNARY                                                                                    \
     .min_in = 3, .max_in = 3, .min_out = 1, .max_out = 1, .traits = MLSI_SMOOTH_TRAITS,            \
-    .attrs_size = sizeof(mlsi_attr_none)
+    .narrow = MLSI_NARROW_FOLLOWS, .attrs_size = sizeof(mlsi_attr_none)
 
 const mlsi_op_def mlsi_op_def_select = {
     TERNARY,

@@ -102,10 +102,10 @@ static double sigmoid_d(double x) { return 1.0 / (1.0 + mlsi_ed_exp(-x)); }
     .infer = mlsi_elementwise_infer_floats, .cost = mlsi_elementwise_cost_math,                    \
     .traits = MLSI_SMOOTH_TRAITS
 
-UNARY(neg, neg_f, neg_d, neg_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
+UNARY(neg, neg_f, neg_d, neg_i, EXACT, .traits = MLSI_SMOOTH_TRAITS, .narrow = MLSI_NARROW_FOLLOWS,
       .doc = "y = -x: the sign bit is flipped; integers wrap.",
       .special = "neg(+0) = -0. The smallest signed integer is its own negative.", .onnx = "Neg");
-UNARY(abs, fabsf, fabs, abs_i, EXACT, .traits = MLSI_SMOOTH_TRAITS,
+UNARY(abs, fabsf, fabs, abs_i, EXACT, .traits = MLSI_SMOOTH_TRAITS, .narrow = MLSI_NARROW_FOLLOWS,
       .doc = "y = |x|: the sign bit is cleared; integers wrap.",
       .special = "abs(-0) = +0. The smallest signed integer is its own absolute value.",
       .onnx = "Abs");
@@ -169,8 +169,9 @@ UNARY(sinh, mlsi_ef_sinh, mlsi_ed_sinh, NULL, ELEMENTARY, .doc = "Hyperbolic sin
       .special = "sinh(+-0) = +-0, sinh(+-inf) = +-inf.", .onnx = "Sinh");
 UNARY(cosh, mlsi_ef_cosh, mlsi_ed_cosh, NULL, ELEMENTARY, .doc = "Hyperbolic cosine.",
       .special = "cosh(+-0) = 1, cosh(+-inf) = inf.", .onnx = "Cosh");
-UNARY(tanh, mlsi_ef_tanh, mlsi_ed_tanh, NULL, ELEMENTARY, .doc = "Hyperbolic tangent.",
-      .special = "tanh(+-0) = +-0, tanh(+-inf) = +-1.", .onnx = "Tanh");
+UNARY(tanh, mlsi_ef_tanh, mlsi_ed_tanh, NULL, ELEMENTARY, .narrow = MLSI_NARROW_FOLLOWS,
+      .doc = "Hyperbolic tangent.", .special = "tanh(+-0) = +-0, tanh(+-inf) = +-1.",
+      .onnx = "Tanh");
 UNARY(asinh, mlsi_ef_asinh, mlsi_ed_asinh, NULL, ELEMENTARY, .doc = "Inverse hyperbolic sine.",
       .special = "asinh(+-0) = +-0, asinh(+-inf) = +-inf.", .onnx = "Asinh");
 UNARY(acosh, mlsi_ef_acosh, mlsi_ed_acosh, NULL, ELEMENTARY, .doc = "Inverse hyperbolic cosine.",
@@ -182,7 +183,7 @@ UNARY(erf, mlsi_ef_erf, mlsi_ed_erf, NULL, ELEMENTARY, .doc = "Error function.",
 UNARY(erfc, mlsi_ef_erfc, mlsi_ed_erfc, NULL, ELEMENTARY,
       .doc = "1 - erf(x) without cancellation for large x.",
       .special = "erfc(inf) = +0, erfc(-inf) = 2.");
-UNARY(sigmoid, sigmoid_f, sigmoid_d, NULL, ELEMENTARY,
+UNARY(sigmoid, sigmoid_f, sigmoid_d, NULL, ELEMENTARY, .narrow = MLSI_NARROW_FOLLOWS,
       .doc = "1 / (1 + exp(-x)), each operation rounded.",
       .special = "sigmoid(-inf) = +0, sigmoid(inf) = 1.", .onnx = "Sigmoid");
 

@@ -17,6 +17,15 @@ int32_t mlsi_emit_alive(mlsi_emit *e, const mlsi_vjp *v, int32_t dx);
 void mlsi_emit_many(mlsi_emit *e, mlsi_op op, const void *attrs, int32_t n_in, const int32_t *in,
                     int32_t n_out, int32_t *out);
 
+/* attention_grad in primitives (gradient_attention.c). */
+mlsys_status mlsi_decompose_attention_grad(mlsi_graph *g, int32_t func, const void *attrs,
+                                           int32_t n_in, const int32_t *in, int32_t n_out,
+                                           int32_t *out);
+
+/* pool_grad in primitives (gradient_window.c). */
+mlsys_status mlsi_decompose_pool_grad(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
+                                      const int32_t *in, int32_t n_out, int32_t *out);
+
 /* No gradient flows: the function is constant almost everywhere. */
 mlsys_status mlsi_vjp_zero(mlsi_vjp *v);
 

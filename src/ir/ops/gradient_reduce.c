@@ -149,12 +149,9 @@ static int32_t collect(mlsi_emit *e, int32_t x, int axis, int32_t from, int32_t 
     mlsi_attr_scatter add;
     if (e->st != MLSYS_OK) return x;
     mlsi_type t = *mlsi_emit_type(e, x);
-    int64_t total = 1, below = 1;
-    for (int d = 0; d < t.rank && e->st == MLSYS_OK; d++) {
+    int64_t total = 1;
+    for (int d = 0; d < t.rank && e->st == MLSYS_OK; d++)
         e->st = mlsi_dim_op(&e->g->symbols, '*', total, t.dims[d], &total);
-        if (d > axis && e->st == MLSYS_OK)
-            e->st = mlsi_dim_op(&e->g->symbols, '*', below, t.dims[d], &below);
-    }
     memset(&number, 0, sizeof number);
     number.dtype = MLSYS_I64;
     number.shape.n = 1;

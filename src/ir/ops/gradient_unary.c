@@ -63,6 +63,7 @@ static int32_t bell(unary_vjp *u, double factor) {
 
 UNARY_VJP(neg, apply(u, MLSI_OP_NEG, u->dy))
 UNARY_VJP(copy, u->dy)
+UNARY_VJP(barrier, u->dy)
 UNARY_VJP(abs, mul(u, u->dy, apply(u, MLSI_OP_SIGN, u->x))) /* 0 at the kink */
 UNARY_VJP(sqrt, quotient(u, scaled(u, u->dy, 0.5), u->y))
 UNARY_VJP(rsqrt, quotient(u, mul(u, scaled(u, u->dy, -0.5), u->y), u->x))

@@ -1,5 +1,6 @@
 /* Gradient rules of convolution and pooling. Extents of the spatial axes must be numbers. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/window.h"
 
 #include <math.h>
 #include <string.h>
@@ -120,10 +121,11 @@ typedef struct pool_vjp {
     mlsi_attr_pad around; /* x's cells up to the last one that a window meets */
 } pool_vjp;
 
-static pool_vjp begin_pool(mlsi_vjp *v) {
-    pool_vjp p = {.e = mlsi_vjp_begin(v), .at = v->attrs};
-    p.x = *mlsi_emit_type(&p.e, v->in[0]);
-    p.y = *mlsi_emit_type(&p.e, v->out[0]);
+static pool_vjp begin_pool(mlsi_graph *g, int32_t func, const mlsi_attr_pool *at, int32_t x,
+                           int32_t y) {
+    pool_vjp p = {.e = mlsi_emit_begin(g, func, y), .at = at};
+    p.x = *mlsi_emit_type(&p.e, x);
+    p.y = *mlsi_emit_type(&p.e, y);
     p.spatial = p.x.rank - 2;
     p.around.low.n = p.around.high.n = p.x.rank;
     for (int d = 0; d < p.spatial; d++) {
@@ -266,26 +268,38 @@ static int32_t first_of_max(pool_vjp *p, int64_t tap, void *user) {
     return mlsi_emit_select(&p->e, hit, m->dy, m->zero);
 }
 
-mlsys_status mlsi_vjp_pool(mlsi_vjp *v) {
-    mlsi_emit check = mlsi_vjp_begin(v);
-    MLSI_TRY(need_numbers(&check, "pool", v->in[0]));
-    pool_vjp p = begin_pool(v);
+mlsys_status mlsi_decompose_pool_grad(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
+                                      const int32_t *in, int32_t n_out, int32_t *out) {
+    pool_vjp p = begin_pool(g, func, attrs, in[0], in[1]);
     int64_t taps = 1;
+    (void)n_in, (void)n_out;
     for (int d = 0; d < p.spatial; d++)
         taps *= p.at->kernel.v[d];
-    if (taps > 4096)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "pool: gradient of a window of %lld cells",
-                         (long long)taps);
-    p.around.value = p.at->kind == MLSI_POOL_MAX ? -INFINITY : 0;
-    int32_t padded = mlsi_emit_op(&p.e, MLSI_OP_PAD, &p.around, 1, &v->in[0]);
+    p.around.value = p.at->kind == MLSI_POOL_MAX ? NAN : 0; /* equals no maximum */
+    int32_t padded = mlsi_emit_op(&p.e, MLSI_OP_PAD, &p.around, 1, &in[0]);
     if (p.at->kind == MLSI_POOL_MAX) {
-        max_cells m = {padded, v->out[0], v->dout[0], -1, mlsi_emit_scalar(&p.e, p.x.dtype, 0)};
-        v->din[0] = gather_taps(&p, padded, taps, first_of_max, &m);
+        max_cells m = {padded, in[1], in[2], -1, mlsi_emit_scalar(&p.e, p.x.dtype, 0)};
+        out[0] = gather_taps(&p, padded, taps, first_of_max, &m);
     } else {
-        int32_t share = v->dout[0];
+        int32_t share = in[2];
         if (p.at->kind == MLSI_POOL_AVERAGE)
             share = mlsi_emit_2(&p.e, MLSI_OP_MUL, share, weights(&p));
-        v->din[0] = gather_taps(&p, padded, taps, same_share, &share);
+        out[0] = gather_taps(&p, padded, taps, same_share, &share);
     }
     return p.e.st;
+}
+
+mlsys_status mlsi_vjp_pool(mlsi_vjp *v) {
+    mlsi_emit e = mlsi_vjp_begin(v);
+    const mlsi_attr_pool *at = v->attrs;
+    int32_t in[3] = {v->in[0], v->out[0], v->dout[0]};
+    int64_t taps = 1;
+    MLSI_TRY(need_numbers(&e, "pool", v->in[0]));
+    for (int64_t d = 0; d < at->kernel.n; d++)
+        taps *= at->kernel.v[d];
+    if (taps > MLSI_POOL_GRAD_CELLS)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "pool: gradient of a window of %lld cells",
+                         (long long)taps);
+    v->din[0] = mlsi_emit_op(&e, MLSI_OP_POOL_GRAD, at, 3, in);
+    return e.st;
 }

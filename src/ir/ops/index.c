@@ -89,6 +89,7 @@ const mlsi_op_def mlsi_op_def_gather = {
     .max_out = 1,
     .operands = "x, indices",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_axis),
     .attrs = gather_attrs,
     .infer = infer_gather,

@@ -77,6 +77,7 @@ static mlsys_status ref_copy(const mlsi_ref_args *a) {
 
 const mlsi_op_def mlsi_op_def_copy = {MOVE,
                                       .traits = MLSI_TRAIT_DIFFERENTIABLE,
+                                      .narrow = MLSI_NARROW_FOLLOWS,
                                       .attrs_size = sizeof(mlsi_attr_none),
                                       .infer = infer_copy,
                                       .ref = ref_copy,
@@ -106,6 +107,7 @@ static mlsys_status decompose_stop(mlsi_graph *g, int32_t func, const void *attr
 const mlsi_op_def mlsi_op_def_stop_gradient = {
     MOVE,
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_none),
     .infer = infer_stop,
     .decompose = decompose_stop,
@@ -174,6 +176,7 @@ static const mlsi_attr_desc reshape_attrs[] = {
 
 const mlsi_op_def mlsi_op_def_reshape = {MOVE,
                                          .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+                                         .narrow = MLSI_NARROW_FOLLOWS,
                                          .attrs_size = sizeof(mlsi_attr_shape),
                                          .attrs = reshape_attrs,
                                          .infer = infer_reshape,
@@ -222,6 +225,7 @@ static mlsys_status view_broadcast(const void *attrs, const mlsi_layout *in,
 const mlsi_op_def mlsi_op_def_broadcast = {
     MOVE,
     .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_shape),
     .attrs = shape_attrs,
     .infer = infer_broadcast,
@@ -286,6 +290,7 @@ static const mlsi_attr_desc transpose_attrs[] = {
 
 const mlsi_op_def mlsi_op_def_transpose = {MOVE,
                                            .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+                                           .narrow = MLSI_NARROW_FOLLOWS,
                                            .attrs_size = sizeof(mlsi_attr_transpose),
                                            .attrs = transpose_attrs,
                                            .infer = infer_transpose,
@@ -338,6 +343,7 @@ static const mlsi_attr_desc reverse_attrs[] = {{.name = "axes",
 const mlsi_op_def mlsi_op_def_reverse = {
     MOVE,
     .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_axes),
     .attrs = reverse_attrs,
     .infer = infer_reverse,
@@ -408,6 +414,7 @@ static const mlsi_attr_desc pad_attrs[] = {
 const mlsi_op_def mlsi_op_def_pad = {
     MOVE,
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_pad),
     .attrs = pad_attrs,
     .infer = infer_pad,
@@ -472,6 +479,7 @@ const mlsi_op_def mlsi_op_def_concat = {
     .max_out = 1,
     .operands = "x...",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_axis),
     .attrs = concat_attrs,
     .infer = infer_concat,

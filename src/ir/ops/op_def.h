@@ -92,6 +92,13 @@ enum {
     MLSI_TRAIT_CONTROL = 32
 };
 
+/* What mixed precision does with the f32 operands of an op (ir/passes/narrow.c). */
+typedef enum mlsi_narrow_policy {
+    MLSI_NARROW_NEVER = 0, /* norms, losses, reductions, exp, log, pow: range or digits matter */
+    MLSI_NARROW_COMPUTES,  /* products: narrow operands, f32 sums, one rounding */
+    MLSI_NARROW_FOLLOWS    /* takes the precision of what it stands between */
+} mlsi_narrow_policy;
+
 typedef struct mlsi_op_def {
     int32_t min_in, max_in, min_out, max_out;
     const char *operands; /* "x, w, bias?": names for sentences and docs */
@@ -112,9 +119,11 @@ typedef struct mlsi_op_def {
      * copy. */
     mlsys_status (*view)(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
                          mlsi_layout *out, bool *is_view);
-    const char *doc;     /* meaning, shapes, formula */
-    const char *special; /* NaN, infinities, signed zero, empty, out-of-range */
-    const char *onnx;    /* ONNX operator it maps to, or NULL */
+    mlsi_narrow_policy narrow;
+    uint32_t narrow_keeps; /* operands that stay as they are all the same: bit i */
+    const char *doc;       /* meaning, shapes, formula */
+    const char *special;   /* NaN, infinities, signed zero, empty, out-of-range */
+    const char *onnx;      /* ONNX operator it maps to, or NULL */
 } mlsi_op_def;
 
 const mlsi_op_def *mlsi_op_get(mlsi_op op);

@@ -189,6 +189,7 @@ const mlsi_op_def mlsi_op_def_quant_matmul = {
     .max_out = 1,
     .operands = "x, w",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_COMPUTES,
     .attrs_size = sizeof(mlsi_attr_quant_matmul),
     .attrs = quant_matmul_attrs,
     .infer = infer_quant_matmul,

@@ -116,6 +116,9 @@ const mlsi_op_def mlsi_op_def_rope = {
     .max_out = 1,
     .operands = "x, positions, freqs",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
+    .narrow_keeps = 1u << 2, /* the frequencies */
+
     .attrs_size = sizeof(mlsi_attr_rope),
     .attrs = rope_attrs,
     .infer = infer_rope,

@@ -149,6 +149,7 @@ const mlsi_op_def mlsi_op_def_slice = {
     .max_out = 1,
     .operands = "x",
     .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_slice),
     .attrs = slice_attrs,
     .infer = infer_slice,

@@ -69,9 +69,9 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
 
 /* ---- pool ---------------------------------------------------------------------------------- */
 
-static const char *const pool_kinds[] = {"max", "average", "sum", NULL};
+const char *const mlsi_pool_kinds[] = {"max", "average", "sum", NULL};
 
-static mlsys_status infer_pool(mlsi_infer *t) {
+mlsys_status mlsi_infer_pool(mlsi_infer *t) {
     mlsi_attr_pool *at = t->attrs;
     const mlsi_type *x = &t->in[0];
     int spatial = x->rank - 2;
@@ -182,27 +182,7 @@ static void cost_pool(const mlsi_cost_args *a, mlsi_op_cost *c) {
     c->flops = cells * mlsi_cost_count(&a->out[0]);
 }
 
-static const mlsi_attr_desc pool_attrs[] = {
-    {.name = "kind",
-     .kind = MLSI_ATTR_ENUM,
-     .offset = offsetof(mlsi_attr_pool, kind),
-     .names = pool_kinds,
-     .help = "what a window gives"},
-    {.name = "kernel",
-     .kind = MLSI_ATTR_LIST,
-     .offset = offsetof(mlsi_attr_pool, kernel),
-     .required = true,
-     .help = "extent of the window per spatial axis"},
-    MLSI_WINDOW_ATTRS(mlsi_attr_pool),
-    {.name = "count_pad",
-     .kind = MLSI_ATTR_BOOL,
-     .offset = offsetof(mlsi_attr_pool, count_pad),
-     .help = "average: padded cells count in the divisor"},
-    {.name = "ceil_mode",
-     .kind = MLSI_ATTR_BOOL,
-     .offset = offsetof(mlsi_attr_pool, ceil_mode),
-     .help = "a last partial window counts, unless it begins in the high padding"},
-    {.name = NULL}};
+static const mlsi_attr_desc pool_attrs[] = {MLSI_POOL_ATTRS, {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_pool = {
     .min_in = 1,
@@ -211,9 +191,10 @@ const mlsi_op_def mlsi_op_def_pool = {
     .max_out = 1,
     .operands = "x",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_pool),
     .attrs = pool_attrs,
-    .infer = infer_pool,
+    .infer = mlsi_infer_pool,
     .cost = cost_pool,
     .ref = ref_pool,
     .vjp = mlsi_vjp_pool,

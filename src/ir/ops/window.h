@@ -17,6 +17,13 @@ mlsys_status mlsi_infer_window_kernel(const mlsi_infer *t, const mlsi_window_axi
 mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w,
                                       bool ceil_mode, int64_t *out);
 
+mlsys_status mlsi_infer_pool(mlsi_infer *t);
+extern const char *const mlsi_pool_kinds[];
+
+enum {
+    MLSI_POOL_GRAD_CELLS = 4096
+}; /* of a window, at most: the decomposition has nodes for each */
+
 #define MLSI_WINDOW_ATTRS(type)                                                                    \
     {.name = "strides",                                                                            \
      .kind = MLSI_ATTR_LIST,                                                                       \
@@ -29,6 +36,28 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
     {                                                                                              \
         .name = "pads", .kind = MLSI_ATTR_LIST, .offset = offsetof(type, pads),                    \
         .help = "cells before each spatial axis, then cells behind each; empty: 0"                 \
+    }
+
+#define MLSI_POOL_ATTRS                                                                            \
+    {.name = "kind",                                                                               \
+     .kind = MLSI_ATTR_ENUM,                                                                       \
+     .offset = offsetof(mlsi_attr_pool, kind),                                                     \
+     .names = mlsi_pool_kinds,                                                                     \
+     .help = "what a window gives"},                                                               \
+        {.name = "kernel",                                                                         \
+         .kind = MLSI_ATTR_LIST,                                                                   \
+         .offset = offsetof(mlsi_attr_pool, kernel),                                               \
+         .required = true,                                                                         \
+         .help = "extent of the window per spatial axis"},                                         \
+        MLSI_WINDOW_ATTRS(mlsi_attr_pool),                                                         \
+        {.name = "count_pad",                                                                      \
+         .kind = MLSI_ATTR_BOOL,                                                                   \
+         .offset = offsetof(mlsi_attr_pool, count_pad),                                            \
+         .help = "average: padded cells count in the divisor"},                                    \
+    {                                                                                              \
+        .name = "ceil_mode", .kind = MLSI_ATTR_BOOL,                                               \
+        .offset = offsetof(mlsi_attr_pool, ceil_mode),                                             \
+        .help = "a last partial window counts, unless it begins in the high padding"               \
     }
 
 #endif

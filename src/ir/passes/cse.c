@@ -1,4 +1,5 @@
-/* cse: nodes with the same op, attributes and operands give the same bits, so the first one serves. */
+/* cse: nodes with the same op, attributes and operands give the same bits, so the first one serves. An
+ * attention without a log-sum-exp that has a twin with one, which its gradient asks for, becomes that twin. */
 #include "core/faults.h"
 #include "core/hash.h"
 #include "ir/passes/passes.h"
@@ -8,6 +9,7 @@
 typedef struct table {
     int32_t *slots; /* new node number + 1 */
     int64_t cap;    /* a power of two, at least twice the nodes */
+    int64_t twins;  /* old nodes up to the last attention with a log-sum-exp */
 } table;
 
 static uint64_t node_hash(const mlsi_node *n) {
@@ -25,9 +27,29 @@ static bool node_equal(const mlsi_node *a, const mlsi_node *b) {
             mlsi_fault(MLSI_FAULT_CSE_ATTRS));
 }
 
+/* The live node over the same old operands that gives the log-sum-exp too, or NULL. */
+static const mlsi_node *twin_of(const mlsi_rewrite *rw, int64_t twins, const mlsi_node *node) {
+    mlsi_attr_attention want;
+    if (node->op != MLSI_OP_ATTENTION || node->n_out != 1 || mlsi_fault(MLSI_FAULT_CSE_TWIN))
+        return NULL;
+    want = *(const mlsi_attr_attention *)node->attrs;
+    want.lse = 1;
+    for (const mlsi_node *n = node + 1; n < rw->old.nodes + twins; n++)
+        if (n->op == MLSI_OP_ATTENTION && n->n_out == 2 && n->n_in == node->n_in &&
+            !memcmp(n->in, node->in, sizeof *n->in * (size_t)n->n_in) &&
+            mlsi_attrs_equal(mlsi_op_get(n->op), n->attrs, &want))
+            return n;
+    return NULL;
+}
+
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     table *t = rw->user;
-    int32_t in[MLSI_MAX_OPERANDS];
+    int32_t in[MLSI_MAX_OPERANDS], both[2];
+    const mlsi_node *twin = twin_of(rw, t->twins, node);
+    if (twin) {
+        MLSI_TRY(visit(rw, twin, both));
+        return out[0] = both[0], MLSYS_OK;
+    }
     mlsi_node key = *node;
     for (int i = 0; i < node->n_in; i++)
         in[i] = mlsi_rewrite_operand(rw, node, i);
@@ -46,8 +68,11 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
 }
 
 mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func) {
-    table t = {NULL, 16};
-    while (t.cap < 2 * p->g->funcs[func].n_nodes + 2)
+    const mlsi_func *f = &p->g->funcs[func];
+    table t = {NULL, 16, 0};
+    for (int64_t i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].op == MLSI_OP_ATTENTION && f->nodes[i].n_out == 2) t.twins = i + 1;
+    while (t.cap < 2 * f->n_nodes + 2)
         t.cap *= 2;
     MLSI_TRY(MLSI_NEW_N(p->g->alloc, t.cap, &t.slots));
     mlsys_status st = mlsi_rewrite_run(p, func, visit, &t);

@@ -36,7 +36,9 @@ static bool foldable(const mlsi_rewrite *rw, const mlsi_node *node) {
     mlsi_layout layouts[MLSI_MAX_OPERANDS];
     uint64_t in_bytes = 0, out_bytes = *(const uint64_t *)rw->user;
     /* Broadcast views cost nothing at run time and are better left as views. */
-    if (def->traits & MLSI_TRAIT_CONTROL || node->op == MLSI_OP_BROADCAST) return false;
+    if (def->traits & MLSI_TRAIT_CONTROL || node->op == MLSI_OP_BROADCAST ||
+        node->op == MLSI_OP_BARRIER)
+        return false;
     for (int i = 0; i < node->n_in; i++) {
         int32_t v = mlsi_rewrite_operand(rw, node, i);
         if (v < 0) continue;

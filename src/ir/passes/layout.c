@@ -2,7 +2,9 @@
  *  - before an operand whose kernel wants contiguous memory (when a faster row, or any row, asks),
  *  - before a reshape of memory that is not contiguous,
  *  - for an output that is an input, a constant, a view, or another output's value: each output owns
- *    contiguous memory (a donated input's own output is the exception, found by the planner). */
+ *    contiguous memory (a donated input's own output is the exception, found by the planner). The copy of a
+ *    view of what a node has made follows the view at once: later, and both would be alive till the end. */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -10,6 +12,8 @@
 typedef struct layout_state {
     mlsi_operand *facts; /* of the new function's first `done` values */
     int64_t cap, done;
+    int32_t *output_of; /* per old value: an output that it is, plus 1; 0 = none */
+    int32_t *own;       /* per output: its copy, 0 = none yet (no copy is value 0) */
 } layout_state;
 
 static mlsys_status refresh(mlsi_rewrite *rw) {
@@ -24,6 +28,14 @@ static mlsys_status refresh(mlsi_rewrite *rw) {
 static mlsys_status add_copy(mlsi_rewrite *rw, int32_t value, int32_t *out) {
     MLSI_TRY(mlsi_build_node(rw->g, rw->func, MLSI_OP_COPY, NULL, 1, &value, 1, out));
     return refresh(rw);
+}
+
+/* Is the memory that a view shows that of a node's result? */
+static bool shows_node(const mlsi_rewrite *rw, int32_t v) {
+    const mlsi_node *node = mlsi_rewrite_def(rw, v);
+    while (node && mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW)
+        node = mlsi_rewrite_def(rw, node->in[0]);
+    return node != NULL;
 }
 
 /* The node as it would stand in the new function, with facts of its results appended for the query. */
@@ -78,15 +90,24 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
         if (in[i] >= 0 && !s->facts[in[i]].contiguous) MLSI_TRY(add_copy(rw, in[i], &in[i]));
     MLSI_TRY(
         mlsi_build_node(rw->g, rw->func, node->op, node->attrs, node->n_in, in, node->n_out, out));
-    return refresh(rw);
+    MLSI_TRY(refresh(rw));
+    int32_t output = s->output_of[node->first_out];
+    if (mlsi_fault(MLSI_FAULT_OUTPUT_COPY_LATE)) output = 0;
+    if (!output || !(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW) || !shows_node(rw, out[0]))
+        return MLSYS_OK;
+    return add_copy(rw, out[0], &s->own[output - 1]);
 }
 
 /* After the rewrite: give outputs memory of their own. */
-static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func) {
+static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func, const int32_t *copies) {
     mlsi_graph *g = p->g;
     for (int64_t i = 0; i < g->funcs[func].n_outputs; i++) {
         const mlsi_func *f = &g->funcs[func];
         int32_t v = f->outputs[i].value, copy;
+        if (copies[i]) {
+            g->funcs[func].outputs[i].value = copies[i];
+            continue;
+        }
         const mlsi_value_def *def = &f->values[v];
         bool own = def->kind == MLSI_VALUE_NODE &&
                    !(mlsi_op_get(f->nodes[def->index].op)->traits & MLSI_TRAIT_VIEW);
@@ -100,9 +121,16 @@ static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func) {
 }
 
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func) {
-    layout_state s = {NULL, 0, 0};
-    mlsys_status st = mlsi_rewrite_run(p, func, visit, &s);
+    layout_state s = {0};
+    const mlsi_func *f = &p->g->funcs[func];
+    mlsys_status st = MLSI_NEW_N(p->g->alloc, f->n_values + 1, &s.output_of);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(p->g->alloc, f->n_outputs + 1, &s.own);
+    for (int64_t i = 0; st == MLSYS_OK && i < f->n_outputs; i++)
+        s.output_of[f->outputs[i].value] = (int32_t)i + 1;
+    if (st == MLSYS_OK) st = mlsi_rewrite_run(p, func, visit, &s);
+    if (st == MLSYS_OK) st = own_outputs(p, func, s.own);
+    mlsi_mem_free(p->g->alloc, s.output_of);
+    mlsi_mem_free(p->g->alloc, s.own);
     mlsi_mem_free(p->g->alloc, s.facts);
-    if (st == MLSYS_OK) st = own_outputs(p, func);
     return st;
 }

@@ -24,6 +24,10 @@ static void slice_flags(const mlsi_attr_slice *a, const mlsi_operand *source, ml
 static void view_flags(const mlsi_node *node, const mlsi_operand *source, mlsi_operand *o) {
     o->contiguous = o->inner_unit = false;
     switch (node->op) {
+    case MLSI_OP_BARRIER:
+        o->contiguous = source->contiguous;
+        o->inner_unit = source->inner_unit;
+        break;
     case MLSI_OP_RESHAPE: o->contiguous = o->inner_unit = true; break;
     case MLSI_OP_SLICE: slice_flags(node->attrs, source, o); break;
     case MLSI_OP_TRANSPOSE: {

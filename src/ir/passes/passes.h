@@ -2,6 +2,7 @@
 #ifndef MLSI_PASSES_H
 #define MLSI_PASSES_H
 
+#include "core/ctx.h"
 #include "ir/graph/ir.h"
 #include "ir/ops/op_def.h"
 
@@ -34,6 +35,14 @@ mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
+
+/* ---- mixed precision (narrow.c) ---------------------------------------------------------------- */
+
+/* Rewrites all functions; inputs and outputs keep their types, n values of main are translated in place. No change
+ * after a failure. */
+mlsys_status mlsi_graph_narrow(mlsi_graph *g, mlsys_dtype dtype, const mlsi_config *c, int32_t n,
+                               int32_t *values);
+const mlsi_config_key *mlsi_narrow_config_keys(int *n);
 
 /* ---- rewriting (rewrite.c) ------------------------------------------------------------------- */
 
