@@ -182,6 +182,7 @@ static mlsys_status train(run *r) {
     TRY(mlsys_trainer_stat(r->trainer, "step", &first));
     if (!run_log_begin(&r->log, (long)first, r->how.steps, "tokens"))
         return mlsys_set_error(MLSYS_E_NOMEM, "no memory");
+    TRY(run_log_peak(&r->log, r->cpu, r->stream));
     mlsys_status st = batch_create(r, r->how.batch, &b);
     for (long step = (long)first; step < r->how.steps && st == MLSYS_OK; step++) {
         for (long row = 0; row < r->how.batch; row++)

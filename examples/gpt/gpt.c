@@ -175,6 +175,7 @@ static mlsys_status train(run *r, mlsys_tensor *batch, int32_t *tokens, int32_t 
     double first = 0, loss;
     TRY(mlsys_trainer_stat(r->trainer, "step", &first));
     if (!run_log_begin(&r->log, (long)first, r->how.steps, "tokens")) return MLSYS_E_NOMEM;
+    TRY(run_log_peak(&r->log, r->cpu, r->stream));
     for (long step = (long)first; step < r->how.steps; step++) {
         fill_batch(r, step, tokens, targets);
         TRY(mlsys_trainer_step(r->trainer, 2, batch, &loss));

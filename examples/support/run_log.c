@@ -25,6 +25,24 @@ int run_log_begin(run_log *r, long first, long total, const char *unit) {
     return r->loss && r->seconds;
 }
 
+mlsys_status run_log_peak(run_log *r, mlsys_device device, mlsys_stream stream) {
+    enum { SIDE = 1024, TIMES = 4 };
+    const int64_t shape[2] = {SIDE, SIDE};
+    mlsys_tensor x = NULL, y = NULL;
+    mlsys_status st = mlsys_tensor_create(device, MLSYS_F32, 2, shape, &x);
+    if (st == MLSYS_OK) st = mlsys_tensor_random(x, stream, "normal", 1, 0);
+    for (int i = 0; i < TIMES && st == MLSYS_OK; i++) {
+        double begun = run_seconds();
+        st = mlsys_matmul(stream, x, x, &y);
+        double speed = 2.0 * SIDE * SIDE * SIDE / (run_seconds() - begun);
+        if (st == MLSYS_OK && speed > r->peak) r->peak = speed;
+        mlsys_release(y);
+        y = NULL;
+    }
+    mlsys_release(x);
+    return st;
+}
+
 /* Losses jump from batch to batch: the mean of at most the last n. */
 static double recent(const run_log *r, long end, long n) {
     double sum = 0;
@@ -38,7 +56,10 @@ static void print_rates(FILE *f, const run_log *r) {
     double seconds = r->ended - r->started;
     if (seconds <= 0) return;
     fprintf(f, "%.4g %s/s", r->units / seconds, r->unit);
-    if (r->flops > 0) fprintf(f, ", %.3g GFLOP/s", r->flops * (double)r->done / seconds * 1e-9);
+    double speed = r->work / seconds;
+    if (r->work > 0) fprintf(f, ", %.3g GFLOP/s", speed * 1e-9);
+    if (r->work > 0 && r->peak > 0)
+        fprintf(f, " (%.0f %% of a large product)", 100 * speed / r->peak);
 }
 
 void run_log_step(run_log *r, double loss, double units) {
@@ -46,6 +67,7 @@ void run_log_step(run_log *r, double loss, double units) {
     r->loss[r->done] = loss;
     r->seconds[r->done++] = now - r->ended;
     r->units += units;
+    r->work += r->flops;
     r->ended = now;
     long steps = r->total - r->first;
     int terminal = isatty(2);

@@ -3,20 +3,25 @@
 #ifndef RUN_LOG_H
 #define RUN_LOG_H
 
+#include <mlsys/mlsys.h>
+
 typedef struct run_log {
     const char *unit; /* what a step consumes: "tokens", "images" */
     long first, total;
-    double flops; /* of one step, for whoever knows it after the first; 0: unknown */
+    double flops; /* of the step that run_log_step is told next; 0: unknown */
+    double peak;  /* flops a second of a large product (run_log_peak); 0: unknown */
     /* kept by the functions below */
     long done;
     double *loss, *seconds; /* [total - first] of each step: its loss, how long it took */
-    double units, started, shown, ended;
+    double units, work, started, shown, ended;
 } run_log;
 
 /* Seconds of a clock that only runs forwards. */
 double run_seconds(void);
 /* Steps first .. total - 1 follow. 0 without memory. */
 int run_log_begin(run_log *r, long first, long total, const char *unit);
+/* Time a few large f32 products, the fastest that this device does: rates are then also told as a share of that. */
+mlsys_status run_log_peak(run_log *r, mlsys_device device, mlsys_stream stream);
 /* One step is done: its loss, and how many units it consumed. A line on stderr now and then. */
 void run_log_step(run_log *r, double loss, double units);
 /* The line that sums up, on stdout. */

@@ -246,6 +246,7 @@ static mlsys_status train_step(training *t, int64_t epoch, int64_t i, double *lo
     if (st == MLSYS_OK && t->net.mirrored) st = mirror_some(t, batch[0], position, n);
     if (st == MLSYS_OK) st = mlsys_trainer_step(t->trainer, 2, batch, loss);
     release_all(2, batch);
+    if (st == MLSYS_OK) st = mlsys_trainer_stat(t->trainer, "flops", &t->log.flops);
     if (st == MLSYS_OK) run_log_step(&t->log, *loss, (double)n);
     return st;
 }
@@ -257,6 +258,7 @@ static mlsys_status train(training *t) {
     if (st == MLSYS_OK &&
         !run_log_begin(&t->log, (long)done, (long)(batches * t->how.epochs), "images"))
         st = mlsys_set_error(MLSYS_E_NOMEM, "no memory for the losses");
+    if (st == MLSYS_OK) st = run_log_peak(&t->log, t->cpu, t->stream);
     for (int64_t epoch = (int64_t)done / batches; epoch < t->how.epochs && st == MLSYS_OK;
          epoch++) {
         double sum = 0, loss = 0, begun = run_seconds();

@@ -262,7 +262,7 @@ for shape, ids, axis in [((7, 3), (4,), 0), ((3, 5), (5,), 1), ((2, 9, 2), (2, 3
     same("scatter", [X(shape), K(ids, shape[axis], apart=True), X(u)], R.scatter, axis=axis, kind="set")
     for kind in ("add", "max", "min"):
         same("scatter", [X(shape), K(ids, shape[axis], -shape[axis]), X(u)], R.scatter, axis=axis, kind=kind)
-    same("scatter", [X(shape), K(ids, shape[axis]), X(u, grad=False)], R.scatter, axis=axis, kind="mul")
+    same("scatter", [X(shape), K(ids, shape[axis]), X(u)], R.scatter, axis=axis, kind="mul")
 for shape, axis, descending in [((5, 17), -1, 0), ((13, 3), 0, 1), ((131,), 0, 0), ((2, 5, 3), 1, 1)]:
     case("sort", [X(shape)], lambda x, a=axis, d=descending: tuple(x.sort(dim=a, descending=bool(d), stable=True)),
          n_out=2, axis=axis, descending=descending)

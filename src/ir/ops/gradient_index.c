@@ -95,6 +95,31 @@ static void vjp_extreme(mlsi_emit *e, mlsi_vjp *v, int64_t axis) {
     if (v->wanted[2]) v->din[2] = mlsi_emit_select(e, theirs, gather(e, axis, share, ids), zero);
 }
 
+/* mul: y = x * (product of the cell's updates). An update's factor is the product of the others: that of those
+ * which are not 0, divided by its own; 0 where another one is 0. */
+static void vjp_product(mlsi_emit *e, mlsi_vjp *v, int64_t axis) {
+    int32_t x = v->in[0], ids = v->in[1], u = v->in[2];
+    if (e->st != MLSYS_OK) return;
+    mlsys_dtype t = mlsi_emit_type(e, x)->dtype;
+    int32_t one = mlsi_emit_scalar(e, t, 1), zero = mlsi_emit_scalar(e, t, 0);
+    int32_t ones = mlsi_emit_2(e, MLSI_OP_ADD, mlsi_emit_zeros_like(e, x), one);
+    if (v->wanted[0]) {
+        int32_t factor = scatter(e, MLSI_SCATTER_MUL, axis, ones, ids, u);
+        v->din[0] = mlsi_emit_2(e, MLSI_OP_MUL, v->dout[0], factor);
+    }
+    if (!v->wanted[2]) return;
+    int32_t is_zero = mlsi_emit_2(e, MLSI_OP_EQ, u, zero);
+    int32_t divisor = mlsi_emit_select(e, is_zero, one, u);
+    int32_t product = scatter(e, MLSI_SCATTER_MUL, axis, ones, ids, divisor);
+    int32_t none = mlsi_emit_cast(e, mlsi_emit_zeros_like(e, x), MLSYS_I64);
+    int32_t own = mlsi_emit_cast(e, is_zero, MLSYS_I64);
+    int32_t zeros = gather(e, axis, scatter(e, MLSI_SCATTER_ADD, axis, none, ids, own), ids);
+    int32_t others = mlsi_emit_2(e, MLSI_OP_DIV, gather(e, axis, product, ids), divisor);
+    others = mlsi_emit_select(e, mlsi_emit_2(e, MLSI_OP_EQ, zeros, own), others, zero);
+    int32_t outer = gather(e, axis, mlsi_emit_2(e, MLSI_OP_MUL, v->dout[0], x), ids);
+    v->din[2] = mlsi_emit_2(e, MLSI_OP_MUL, outer, others);
+}
+
 mlsys_status mlsi_vjp_scatter(mlsi_vjp *v) {
     const mlsi_attr_scatter *at = v->attrs;
     mlsi_emit e = mlsi_vjp_begin(v);
@@ -104,23 +129,7 @@ mlsys_status mlsi_vjp_scatter(mlsi_vjp *v) {
         if (v->wanted[0]) v->din[0] = v->dout[0];
         if (v->wanted[2]) v->din[2] = gather(&e, at->axis, v->dout[0], v->in[1]);
         break;
-    case MLSI_SCATTER_MUL:
-        if (v->wanted[2])
-            return mlsi_fail(MLSYS_E_UNSUPPORTED,
-                             "scatter: no gradient of updates that are multiplied (kind=mul)");
-        {
-            mlsi_attr_full one;
-            const mlsi_type *t = mlsi_emit_type(&e, v->in[0]);
-            memset(&one, 0, sizeof one);
-            one.dtype = t->dtype;
-            one.value = 1;
-            one.shape.n = t->rank;
-            memcpy(one.shape.v, t->dims, sizeof *t->dims * (size_t)t->rank);
-            int32_t ones = mlsi_emit_op(&e, MLSI_OP_FULL, &one, 0, NULL);
-            int32_t factor = scatter(&e, MLSI_SCATTER_MUL, at->axis, ones, v->in[1], v->in[2]);
-            v->din[0] = mlsi_emit_2(&e, MLSI_OP_MUL, v->dout[0], factor);
-        }
-        break;
+    case MLSI_SCATTER_MUL: vjp_product(&e, v, at->axis); break;
     default: vjp_extreme(&e, v, at->axis); break;
     }
     return e.st;
