@@ -66,7 +66,7 @@ int network_of(const char *name, int64_t side, network *out) {
     out->name = name;
     out->side = side;
     out->classes = 10;
-    out->rate = 0.001;
+    out->rate = 0.0015;
     if (!strcmp(name, "mlp")) {
         add_layer(out, 2, (const int64_t[]){side * side, 512}, 512, (double)(side * side));
         add_layer(out, 2, (const int64_t[]){512, 256}, 256, 512);

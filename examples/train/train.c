@@ -299,7 +299,7 @@ static void usage(void) {
         "Trains a network on labelled images and prints its accuracy on the test set.\n"
         "  --network NAME    mlp or conv (default mlp)\n"
         "  --data FOLDER     IDX files (default /usr/share/datasets/fashion-mnist)\n"
-        "  --epochs N        passes over the data (default 5)\n"
+        "  --epochs N        passes over the data (default 10)\n"
         "  --batch N         images in a step (default 128)\n"
         "  --rate X          highest learning rate (default: the network's)\n"
         "  --threads N       of the library (default: all processors)\n"
@@ -350,7 +350,7 @@ int main(int argc, char **argv) {
                           .precision = "f32",
                           .data = "/usr/share/datasets/fashion-mnist",
                           .numerics = "stable",
-                          .epochs = 5,
+                          .epochs = 10,
                           .batch = 128,
                           .seed = 1}};
     int go = parse(argc, argv, &t.how);

@@ -246,6 +246,9 @@ for x, attrs in [
     ((2, 3, 9), {"kernel": [4]}), ((1, 2, 4, 4, 4), {"kernel": [2, 2, 2], "strides": [1, 2, 2]}),
 ]:
     same("pool", [X(x)], R.pool, kind="average", **attrs)
+case("pool_grad", [X((2, 3, 9), grad=False), X((2, 3, 4), grad=False), X((2, 3, 4))],
+     lambda x, y, dy: torch.repeat_interleave(dy / 2, 2, 2).new_zeros(x.shape).index_add(
+         2, torch.arange(8), torch.repeat_interleave(dy / 2, 2, 2)), kind="average", kernel=[2], strides=[2])
 same("pool", [X((2, 1, 13))], R.pool, kind="sum", kernel=[3], dilations=[2], pads=[2, 2])
 same("pool", [X((2, 3, 6, 6))], R.pool, kind="sum", kernel=[3, 3], strides=[3, 3])
 same("pool", [X((2, 3, 6, 7))], R.pool, kind="sum", kernel=[3, 2], strides=[1, 2])

@@ -1,5 +1,7 @@
 """Further cases: rows, attention, optimisers, functions and loops. See gradient_cases.py."""
 
+import math
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -84,7 +86,26 @@ for operands, attrs in [
 ]:
     same("attention", operands, R.attention, n_out=2, lse=1, **attrs)
 
+
+def attention_adjoints(q, k, v, mask, kv_len, o, lse, do):
+    """The op takes o and lse as operands of their own, so the formula stands here, not a differentiated attention."""
+    s = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[3])
+    p = torch.exp(s - lse[..., None])
+    ds = p * (torch.einsum("bihd,bjhd->bhij", do, v) - (do * o).sum(-1).transpose(1, 2)[..., None])
+    ds = ds / math.sqrt(q.shape[3])
+    return (torch.einsum("bhij,bjhd->bihd", ds, k), torch.einsum("bhij,bihd->bjhd", ds, q),
+            torch.einsum("bhij,bihd->bjhd", p, do))
+
+
+q = (2, 5, 3, 4)
+case("attention_grad", [X(q), X(q), X(q), None, None, X(q), X((2, 3, 5), 1, 4), X(q)], attention_adjoints, n_out=3)
+
 # ---- optimisers ----------------------------------------------------------------------------------
+
+case("sum_squares", [X((3, 7))], lambda x: (x * x).sum())
+case("clip_norm", [X((5, 3)), X((), 2, 3)], lambda x, n: x * (1.5 / (n + 1e-6)), max=1.5)
+case("clip_norm", [X((5, 3)), X((), 0.2, 1)], lambda x, n: x * 1, max=1.5)
+case("ema_step", [X((67,)), X((67,))], lambda e, w: 0.75 * e + 0.25 * w, decay=0.75)
 
 same("sgd_step", [X((67,)), X((67,)), X(())], R.sgd, weight_decay=0.1)
 same("sgd_step", [X((3, 5)), X((3, 5)), X(()), X((3, 5))], R.sgd, n_out=2, weight_decay=0.01, dampening=0.5)
