@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = ["conformance/check_gradients", "unit/check_gradient", "unit/check_gradient_values"]
+SUITES = ["conformance/check_gradients", "unit/check_gradient", "unit/check_gradient_values", "e2e/check_checkpoint",
+          "unit/check_kernel_attention_grad", "conformance/check_programs"]
 FILLS = ["pattern", "zero"]  # of variables without a value
 EQUIVALENT = ROOT / "tools/equivalent_mutants.txt"
 GOAL = 0.95
@@ -191,7 +192,7 @@ MIXED = "add,div,select,clamp,gelu,concat,sort,layer_norm,matmul,adam_step,scatt
 def family_of(file):
     """The ops whose rules a file holds, and those that are differentiated through these."""
     ops = re.findall(r"^" + RULE.pattern, (ROOT / file).read_text(), re.M)
-    more = {"dot_general": ["matmul"], "erf": ["gelu"]}
+    more = {"dot_general": ["matmul"], "erf": ["gelu"], "pool": ["pool_grad"], "attention": ["attention_grad"]}
     ops = [o for op in ops for o in [op, *more.get(op, [])]]
     return MIXED if file.startswith("src/autodiff") or "zero" in ops else ",".join(ops)
 
