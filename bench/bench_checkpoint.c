@@ -20,7 +20,7 @@ static const shape shapes[] = {{"48 layers, feed-forward", 512, 96, 0},
 
 typedef struct step {
     const shape *what;
-    bench_library *library;
+    bench_library *lib;
     mlsys_graph g;
     mlsys_program program;
     mlsys_stream stream;
@@ -68,9 +68,9 @@ static mlsys_value parameter(network *net, int rank, int64_t a, int64_t b) {
     const float size = rank == 1 ? 1 : 0.05f;
     int i = s->n++;
     bench_need(mlsys_graph_input(s->g, NULL, MLSYS_F32, rank, dims, &v), "input");
-    bench_need(mlsys_tensor_create(s->library->device, MLSYS_F32, rank, dims, &t), "tensor");
+    bench_need(mlsys_tensor_create(s->lib->device, MLSYS_F32, rank, dims, &t), "tensor");
     bench_need(mlsys_tensor_random(t, s->stream, "normal", 1, (uint64_t)i + 1), "random");
-    bench_need(mlsys_tensor_create(s->library->device, MLSYS_F32, 0, NULL, &scale), "tensor");
+    bench_need(mlsys_tensor_create(s->lib->device, MLSYS_F32, 0, NULL, &scale), "tensor");
     bench_need(mlsys_tensor_write(scale, s->stream, &size, sizeof size), "write");
     const mlsys_tensor in[2] = {t, scale};
     bench_need(mlsys_op_run(s->stream, "mul", 2, in, NULL, 1, &scaled), "mul");
@@ -118,9 +118,9 @@ static void build(step *s, const char *policy) {
     mlsys_value x, loss, *d = calloc(MAX_PARAMETERS, sizeof *d);
     if (!net || !d) exit(2);
     net->s = s;
-    bench_need(mlsys_graph_create(s->library->ctx, &s->g), "graph");
+    bench_need(mlsys_graph_create(s->lib->ctx, &s->g), "graph");
     bench_need(mlsys_graph_input(s->g, "x", MLSYS_F32, 2, dims, &x), "input");
-    bench_need(mlsys_tensor_create(s->library->device, MLSYS_F32, 2, dims, &s->in[0]), "tensor");
+    bench_need(mlsys_tensor_create(s->lib->device, MLSYS_F32, 2, dims, &s->in[0]), "tensor");
     bench_need(mlsys_tensor_random(s->in[0], s->stream, "normal", 2, 0), "random");
     for (int i = 0; i < LAYERS; i++)
         x = layer(net, x);
@@ -168,7 +168,7 @@ static void check(void *user, bench_verdict *v) {
 static void open_step(step *s, bench_library *l, const shape *what, const char *policy,
                       const char *isa, int plan) {
     mlsys_config c = text("numerics", "exact");
-    *s = (step){.what = what, .library = l, .cost = {.size = sizeof s->cost}};
+    *s = (step){.what = what, .lib = l, .cost = {.size = sizeof s->cost}};
     bench_need(mlsys_stream_create(l->device, NULL, &s->stream), "stream");
     build(s, policy);
     bench_need(mlsys_config_set_str(c, "isa", isa), "isa");

@@ -7,6 +7,7 @@
  * trainer reaches adapts the model, which saves, opens and generates like any other. */
 #include "options.h"
 #include "run_log.h"
+#include "start.h"
 #include "tuning.h"
 
 #include <stdint.h>
@@ -69,13 +70,6 @@ static mlsys_status read_tokens(run *r) {
     if (st == MLSYS_OK && r->n_ids / 10 <= r->how.length)
         st = fail("the text is too short: a tenth of its tokens must be more than --length");
     return st;
-}
-
-static uint64_t mix(uint64_t z) { /* splitmix64 */
-    z += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
 }
 
 /* Row number `row` of all rows ever trained on: a function of the seed. */
@@ -245,14 +239,7 @@ static mlsys_status save_and_generate(run *r) {
 /* ---- main --------------------------------------------------------------------------------------- */
 
 static mlsys_status begin(run *r) {
-    mlsys_config c;
-    TRY(mlsys_config_create(&c));
-    mlsys_status st = r->how.threads ? mlsys_config_set_i64(c, "threads", r->how.threads) : 0;
-    if (st == MLSYS_OK) st = mlsys_ctx_create(c, NULL, &r->ctx);
-    mlsys_release(c);
-    TRY(st);
-    TRY(mlsys_device_get(r->ctx, MLSYS_CPU, 0, &r->cpu));
-    TRY(mlsys_stream_create(r->cpu, NULL, &r->stream));
+    TRY(start_on_cpu(r->how.threads, &r->ctx, &r->cpu, &r->stream));
     TRY(mlsys_model_open(r->ctx, r->how.model, NULL, &r->model));
     TRY(read_tokens(r));
     r->tuning = (tuning){.model = r->model,

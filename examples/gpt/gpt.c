@@ -8,6 +8,7 @@
 #include "model.h"
 #include "options.h"
 #include "run_log.h"
+#include "start.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -42,13 +43,6 @@ typedef struct run {
     } while (0)
 
 /* ---- data --------------------------------------------------------------------------------------- */
-
-static uint64_t mix(uint64_t z) { /* splitmix64 */
-    z += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
 
 /* Where row `row` of a step's batch starts: context bytes, and one more to foresee. */
 static long start_of(const run *r, long step, long row) {
@@ -105,14 +99,7 @@ static mlsys_status make_trainer(run *r) {
 }
 
 static mlsys_status begin(run *r) {
-    mlsys_config c;
-    TRY(mlsys_config_create(&c));
-    mlsys_status st = r->how.threads ? mlsys_config_set_i64(c, "threads", r->how.threads) : 0;
-    if (st == MLSYS_OK) st = mlsys_ctx_create(c, NULL, &r->ctx);
-    mlsys_release(c);
-    TRY(st);
-    TRY(mlsys_device_get(r->ctx, MLSYS_CPU, 0, &r->cpu));
-    TRY(mlsys_stream_create(r->cpu, NULL, &r->stream));
+    TRY(start_on_cpu(r->how.threads, &r->ctx, &r->cpu, &r->stream));
     TRY(initial_weights(r));
     TRY(make_trainer(r));
     return r->how.resume ? mlsys_trainer_load(r->trainer, r->how.resume) : MLSYS_OK;

@@ -4,6 +4,7 @@
  *     train --network mlp --epochs 5 --save mlp.safetensors --curve mlp.svg */
 #include "network.h"
 #include "run_log.h"
+#include "start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,14 +160,8 @@ static mlsys_status make_classes(training *t) {
 }
 
 static mlsys_status begin(training *t) {
-    mlsys_config c = NULL;
     int64_t side = 0;
-    mlsys_status st = mlsys_config_create(&c);
-    if (st == MLSYS_OK && t->how.threads) st = mlsys_config_set_i64(c, "threads", t->how.threads);
-    if (st == MLSYS_OK) st = mlsys_ctx_create(c, NULL, &t->ctx);
-    mlsys_release(c);
-    if (st == MLSYS_OK) st = mlsys_device_get(t->ctx, MLSYS_CPU, 0, &t->cpu);
-    if (st == MLSYS_OK) st = mlsys_stream_create(t->cpu, NULL, &t->stream);
+    mlsys_status st = start_on_cpu(t->how.threads, &t->ctx, &t->cpu, &t->stream);
     if (st == MLSYS_OK) st = open_data(t, &side);
     if (st == MLSYS_OK && (side < 1 || !network_of(t->how.network, side, &t->net))) {
         fprintf(stderr, "no network \"%s\" for images of %lldx%lld\n", t->how.network,
@@ -210,7 +205,7 @@ static mlsys_status accuracy(training *t, double *out) {
     return st;
 }
 
-static uint64_t mixed(uint64_t z) { /* splitmix64 */
+static uint64_t coin(uint64_t z) { /* bits that look random, of a number */
     z = (z + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
     return z ^ z >> 31;
@@ -225,7 +220,7 @@ static mlsys_status mirror_some(const training *t, mlsys_tensor images, int64_t 
     mlsys_status st = mlsys_tensor_data(images, &data, NULL);
     for (int64_t i = 0; i < n && st == MLSYS_OK; i++) {
         uint8_t *row = (uint8_t *)data + i * side * side;
-        if (mixed(mixed((uint64_t)t->how.seed) + (uint64_t)(position + i)) & 1) continue;
+        if (coin(coin((uint64_t)t->how.seed) + (uint64_t)(position + i)) & 1) continue;
         for (int64_t y = 0; y < side; y++, row += side)
             for (int64_t x = 0; x < side / 2; x++) {
                 uint8_t left = row[x];

@@ -61,6 +61,12 @@ mlsys_status mlsi_api_struct_in(void *ours, uint64_t known, const void *theirs, 
 /* Two objects must come from one context. */
 mlsys_status mlsi_api_same_ctx(const mlsi_object *a, const mlsi_object *b, const char *what);
 
+/* Pin n tensors, which must come from ctx (NULL: from any); where they are optional a NULL handle stays NULL. On
+ * failure none stay pinned, and all of out is NULL. */
+mlsys_status mlsi_api_pin_tensors(const mlsi_ctx *ctx, const char *what, int32_t n,
+                                  const mlsys_tensor *handles, bool optional, mlsi_tensor **out);
+void mlsi_api_unpin_tensors(int32_t n, mlsi_tensor **t); /* leaves NULL; NULL accepted */
+
 const mlsi_config_key *mlsi_check_gradient_config_keys(int *n);
 
 #endif

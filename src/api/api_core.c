@@ -110,3 +110,26 @@ mlsys_status mlsi_api_same_ctx(const mlsi_object *a, const mlsi_object *b, const
     if (a->ctx == b->ctx) return MLSYS_OK;
     return mlsi_fail(MLSYS_E_ARG, "%s belong to different contexts", what);
 }
+
+mlsys_status mlsi_api_pin_tensors(const mlsi_ctx *ctx, const char *what, int32_t n,
+                                  const mlsys_tensor *handles, bool optional, mlsi_tensor **out) {
+    for (int32_t i = 0; i < n; i++)
+        out[i] = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        if (optional && !handles[i]) continue;
+        mlsys_status st = mlsi_pin(handles[i], MLSYS_KIND_TENSOR, what, &out[i]);
+        if (st == MLSYS_OK && ctx && out[i]->object.ctx != ctx)
+            st = mlsi_fail(MLSYS_E_ARG, "%s: from another context", what);
+        if (st == MLSYS_OK) continue;
+        mlsi_api_unpin_tensors(i + 1, out);
+        return mlsi_fail_in(st, "tensor %d", i);
+    }
+    return MLSYS_OK;
+}
+
+void mlsi_api_unpin_tensors(int32_t n, mlsi_tensor **t) {
+    for (int32_t i = 0; t && i < n; i++) {
+        mlsi_unpin(t[i]);
+        t[i] = NULL;
+    }
+}

@@ -17,16 +17,6 @@ mlsys_status mlsys_dataset_open(mlsys_ctx ctx, const char *path, mlsys_config co
     return st;
 }
 
-static mlsys_status pin_fields(const mlsi_ctx *c, int32_t n, const mlsys_tensor *fields,
-                               mlsi_tensor **out) {
-    for (int32_t i = 0; i < n; i++) {
-        MLSI_TRY(mlsi_pin(fields[i], MLSYS_KIND_TENSOR, "dataset_wrap: fields", &out[i]));
-        if (out[i]->object.ctx != c)
-            return mlsi_fail(MLSYS_E_ARG, "dataset_wrap: field %d belongs to another context", i);
-    }
-    return MLSYS_OK;
-}
-
 mlsys_status mlsys_dataset_wrap(mlsys_ctx ctx, int32_t n, const mlsys_tensor *fields,
                                 mlsys_config config, mlsys_dataset *out) {
     API_COMPUTES;
@@ -34,18 +24,17 @@ mlsys_status mlsys_dataset_wrap(mlsys_ctx ctx, int32_t n, const mlsys_tensor *fi
     API_NOT_NULL(fields, "dataset_wrap: fields");
     mlsi_ctx *c;
     mlsi_config *set = NULL;
-    mlsi_tensor *tensors[MLSI_DATASET_FIELDS] = {NULL};
+    mlsi_tensor *tensors[MLSI_DATASET_FIELDS];
     if (n < 1 || n > MLSI_DATASET_FIELDS)
         return mlsi_fail(MLSYS_E_ARG, "dataset_wrap: n is %d, outside [1,%d]", n,
                          MLSI_DATASET_FIELDS);
     MLSI_TRY(mlsi_pin(ctx, MLSYS_KIND_CTX, "dataset_wrap: ctx", &c));
-    mlsys_status st = pin_fields(c, n, fields, tensors);
+    mlsys_status st = mlsi_api_pin_tensors(c, "dataset_wrap: fields", n, fields, false, tensors);
     if (st == MLSYS_OK && config)
         st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "dataset_wrap: config", &set);
     if (st == MLSYS_OK) st = mlsi_dataset_wrap(c, n, tensors, set, out);
     mlsi_unpin_exclusive(set);
-    for (int32_t i = 0; i < n; i++)
-        mlsi_unpin(tensors[i]);
+    mlsi_api_unpin_tensors(n, tensors);
     mlsi_unpin(c);
     return st;
 }

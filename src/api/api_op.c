@@ -65,17 +65,6 @@ static mlsys_status run_call(mlsi_stream *s, mlsi_tape *tape, const char *op,
     return st;
 }
 
-static mlsys_status pin_operands(const mlsi_stream *s, int32_t n, const mlsys_tensor *handles,
-                                 mlsi_tensor **out) {
-    memset(out, 0, sizeof *out * MLSI_MAX_OPERANDS);
-    for (int32_t i = 0; i < n; i++) {
-        if (!handles[i]) continue;
-        MLSI_TRY(mlsi_pin(handles[i], MLSYS_KIND_TENSOR, "op_run: in", &out[i]));
-        MLSI_TRY(mlsi_api_same_ctx(&s->object, &out[i]->object, "op_run: in"));
-    }
-    return MLSYS_OK;
-}
-
 mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, const mlsys_tensor *in,
                           mlsys_config attrs, int32_t n_out, mlsys_tensor *out) {
     API_COMPUTES;
@@ -89,15 +78,14 @@ mlsys_status mlsys_op_run(mlsys_stream stream, const char *op, int32_t n_in, con
                          n_in, MLSI_MAX_OPERANDS, n_out, MLSI_MAX_OPERANDS);
     if ((n_in && !in) || !out) return mlsi_fail(MLSYS_E_ARG, "op_run: in or out is NULL");
     MLSI_TRY(mlsi_pin_exclusive(stream, MLSYS_KIND_STREAM, "op_run: stream", &s));
-    mlsys_status st = pin_operands(s, n_in, in, tensors);
+    mlsys_status st = mlsi_api_pin_tensors(s->object.ctx, "op_run: in", n_in, in, true, tensors);
     if (st == MLSYS_OK && attrs)
         st = mlsi_pin_exclusive(attrs, MLSYS_KIND_CONFIG, "op_run: attrs", &c);
     if (st == MLSYS_OK) st = tape_of(s, &tape);
     if (st == MLSYS_OK) st = run_call(s, tape, op, c, n_in, tensors, n_out, out);
     mlsi_unpin_exclusive(tape);
     mlsi_unpin_exclusive(c);
-    for (int32_t i = 0; i < n_in; i++)
-        mlsi_unpin(tensors[i]);
+    mlsi_api_unpin_tensors(n_in, tensors);
     mlsi_unpin_exclusive(s);
     return st;
 }

@@ -25,23 +25,6 @@ mlsys_status mlsys_graph_compile(mlsys_graph graph, mlsys_device device, mlsys_c
     return st;
 }
 
-/* Pin n tensors (NULL entries refused); on failure none stay pinned. */
-static mlsys_status pin_tensors(const mlsi_object *owner, const char *what, int32_t n,
-                                const mlsys_tensor *handles, mlsi_tensor **out) {
-    for (int32_t i = 0; i < n; i++) {
-        mlsys_status st = mlsi_pin(handles[i], MLSYS_KIND_TENSOR, what, &out[i]);
-        if (st == MLSYS_OK && out[i]->object.ctx != owner->ctx) {
-            mlsi_unpin(out[i]);
-            st = mlsi_fail(MLSYS_E_ARG, "%s: from another context", what);
-        }
-        if (st == MLSYS_OK) continue;
-        while (i > 0)
-            mlsi_unpin(out[--i]);
-        return mlsi_fail_in(st, "input");
-    }
-    return MLSYS_OK;
-}
-
 static mlsys_status check_run(const char *what, int32_t n_in, const void *in, int32_t n_out,
                               const void *inout) {
     if (n_in < 0 || n_out < 0 || n_in > MLSI_MAX_ARGS || n_out > MLSI_MAX_ARGS)
@@ -63,11 +46,11 @@ mlsys_status mlsys_program_run(mlsys_program program, mlsys_stream stream, int32
     mlsys_status st = mlsi_pin_exclusive(stream, MLSYS_KIND_STREAM, "program_run: stream", &s);
     if (st == MLSYS_OK) {
         st = mlsi_api_same_ctx(&p->object, &s->object, "program_run: stream");
-        if (st == MLSYS_OK) st = pin_tensors(&p->object, "program_run: in", n_in, in, tensors);
+        if (st == MLSYS_OK)
+            st = mlsi_api_pin_tensors(p->object.ctx, "program_run: in", n_in, in, false, tensors);
         if (st == MLSYS_OK) {
             st = mlsi_program_exec(p, s, n_in, tensors, n_out, inout);
-            for (int32_t i = 0; i < n_in; i++)
-                mlsi_unpin(tensors[i]);
+            mlsi_api_unpin_tensors(n_in, tensors);
         }
         mlsi_unpin_exclusive(s);
     }
@@ -85,11 +68,11 @@ mlsys_status mlsys_graph_interpret(mlsys_graph graph, mlsys_stream stream, int32
     MLSI_TRY(mlsi_pin_exclusive(graph, MLSYS_KIND_GRAPH, "graph_interpret: g", &g));
     mlsys_status st = mlsi_pin_exclusive(stream, MLSYS_KIND_STREAM, "graph_interpret: stream", &s);
     if (st == MLSYS_OK) st = mlsi_api_same_ctx(&g->object, &s->object, "graph_interpret: stream");
-    if (st == MLSYS_OK) st = pin_tensors(&g->object, "graph_interpret: in", n_in, in, tensors);
+    if (st == MLSYS_OK)
+        st = mlsi_api_pin_tensors(g->object.ctx, "graph_interpret: in", n_in, in, false, tensors);
     if (st == MLSYS_OK) {
         st = mlsi_interpret_tensors(g, s, n_in, tensors, n_out, inout);
-        for (int32_t i = 0; i < n_in; i++)
-            mlsi_unpin(tensors[i]);
+        mlsi_api_unpin_tensors(n_in, tensors);
     }
     mlsi_unpin_exclusive(s);
     mlsi_unpin_exclusive(g);
@@ -140,13 +123,13 @@ static mlsys_status check_gradient(mlsi_graph *g, const mlsi_config *c, int32_t 
     check->tolerance = mlsi_config_f64(c, "tolerance", 1e-6);
     check->probes = mlsi_config_i64(c, "probes", 32);
     check->seed = (uint64_t)mlsi_config_i64(c, "seed", 0);
-    MLSI_TRY(pin_tensors(&g->object, "graph_check_gradient: in", n_in, in, tensors));
+    MLSI_TRY(
+        mlsi_api_pin_tensors(g->object.ctx, "graph_check_gradient: in", n_in, in, false, tensors));
     for (int32_t i = 0; i < n_in; i++)
         views[i] = mlsi_tensor_view_of(tensors[i]);
     mlsys_status st = g->n_customs ? compare_with_customs(g, n_in, views, check)
                                    : mlsi_gradient_compare(g, n_in, views, check);
-    for (int32_t i = 0; i < n_in; i++)
-        mlsi_unpin(tensors[i]);
+    mlsi_api_unpin_tensors(n_in, tensors);
     return st;
 }
 

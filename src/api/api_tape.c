@@ -47,31 +47,21 @@ mlsys_status mlsys_tape_clear(mlsys_tape tape) {
     return st;
 }
 
-/* NULL entries stay NULL where they may be. */
-static mlsys_status pin_all(const mlsi_tape *t, const char *what, int32_t n,
-                            const mlsys_tensor *handles, bool optional, mlsi_tensor **out) {
-    for (int32_t i = 0; i < n; i++) {
-        if (optional && !handles[i]) continue;
-        MLSI_TRY(mlsi_pin(handles[i], MLSYS_KIND_TENSOR, what, &out[i]));
-        MLSI_TRY(mlsi_api_same_ctx(&t->object, &out[i]->object, what));
-    }
-    return MLSYS_OK;
-}
-
 static mlsys_status gradient(mlsi_tape *t, int32_t n_y, const mlsys_tensor *y,
                              const mlsys_tensor *seeds, int32_t n_x, const mlsys_tensor *x,
                              mlsys_tensor *dx) {
     mlsi_alloc *a = &t->object.ctx->alloc;
+    const mlsi_ctx *ctx = t->object.ctx;
     mlsi_tensor **all;
     int64_t n = 2 * (int64_t)n_y + n_x;
     MLSI_TRY(MLSI_NEW_N(a, n, &all));
     mlsi_tensor **by = all + n_y, **from = by + n_y;
-    mlsys_status st = pin_all(t, "tape_gradient: y", n_y, y, false, all);
-    if (st == MLSYS_OK && seeds) st = pin_all(t, "tape_gradient: seeds", n_y, seeds, true, by);
-    if (st == MLSYS_OK) st = pin_all(t, "tape_gradient: x", n_x, x, false, from);
+    mlsys_status st = mlsi_api_pin_tensors(ctx, "tape_gradient: y", n_y, y, false, all);
+    if (st == MLSYS_OK && seeds)
+        st = mlsi_api_pin_tensors(ctx, "tape_gradient: seeds", n_y, seeds, true, by);
+    if (st == MLSYS_OK) st = mlsi_api_pin_tensors(ctx, "tape_gradient: x", n_x, x, false, from);
     if (st == MLSYS_OK) st = mlsi_tape_gradient(t, n_y, all, by, n_x, from, dx);
-    for (int64_t i = 0; i < n; i++)
-        mlsi_unpin(all[i]);
+    mlsi_api_unpin_tensors(2 * n_y + n_x, all);
     mlsi_mem_free(a, all);
     return st;
 }

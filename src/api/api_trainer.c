@@ -5,28 +5,6 @@
 
 enum { MAX_PARAMETERS = MLSI_MAX_ARGS };
 
-static void unpin_all(int32_t n, mlsi_tensor **t) {
-    for (int32_t i = 0; i < n; i++)
-        mlsi_unpin(t[i]);
-}
-
-/* On failure none stay pinned. */
-static mlsys_status pin_all(const mlsi_object *owner, const char *what, int32_t n,
-                            const mlsys_tensor *handles, mlsi_tensor **out) {
-    for (int32_t i = 0; i < n; i++) {
-        mlsi_tensor *t = NULL;
-        mlsys_status st = mlsi_pin(handles[i], MLSYS_KIND_TENSOR, what, &t);
-        if (st == MLSYS_OK) st = mlsi_api_same_ctx(owner, &t->object, what);
-        if (st != MLSYS_OK) {
-            mlsi_unpin(t);
-            unpin_all(i, out);
-            return mlsi_fail_in(st, "tensor %d", i);
-        }
-        out[i] = t;
-    }
-    return MLSYS_OK;
-}
-
 static mlsys_status own_values(mlsi_graph *g, mlsys_value loss, int32_t n,
                                const mlsys_value *params, int32_t *l, int32_t *p) {
     MLSI_TRY(mlsi_graph_own_values(g, 1, &loss, "trainer_create: loss", l));
@@ -45,9 +23,10 @@ static mlsys_status create(mlsi_graph *g, mlsys_value loss, int32_t n, const mls
     int32_t values[MAX_PARAMETERS], l;
     MLSI_TRY(mlsi_api_same_ctx(&g->object, &s->object, "trainer_create: stream"));
     MLSI_TRY(own_values(g, loss, n, params, &l, values));
-    MLSI_TRY(pin_all(&g->object, "trainer_create: initial", n, initial, tensors));
+    MLSI_TRY(
+        mlsi_api_pin_tensors(g->object.ctx, "trainer_create: initial", n, initial, false, tensors));
     mlsys_status st = mlsi_trainer_create(g, l, n, values, tensors, s, c, out);
-    unpin_all(n, tensors);
+    mlsi_api_unpin_tensors(n, tensors);
     return st;
 }
 
@@ -90,13 +69,13 @@ static mlsys_status batch_begin(batch_call *b, mlsys_trainer trainer, const char
     if (n_in && !in) return mlsi_fail(MLSYS_E_ARG, "%s: in is NULL", what);
     MLSI_TRY(mlsi_pin_exclusive(trainer, MLSYS_KIND_TRAINER, what, &b->t));
     MLSI_TRY(mlsi_pin_exclusive(b->t->stream_handle, MLSYS_KIND_STREAM, what, &b->s));
-    MLSI_TRY(pin_all(&b->t->object, what, n_in, in, b->in));
+    MLSI_TRY(mlsi_api_pin_tensors(b->t->object.ctx, what, n_in, in, false, b->in));
     b->n_in = n_in;
     return MLSYS_OK;
 }
 
 static void batch_end(batch_call *b) {
-    unpin_all(b->n_in, b->in);
+    mlsi_api_unpin_tensors(b->n_in, b->in);
     mlsi_unpin_exclusive(b->s);
     mlsi_unpin_exclusive(b->t);
 }
@@ -187,7 +166,6 @@ mlsys_status mlsys_tensors_save(const char *path, int32_t n, const char *const *
     mlsi_alloc *a = &mlsi_alloc_process;
     mlsi_named_view *views = NULL;
     mlsi_tensor **pinned = NULL;
-    int32_t held = 0;
     API_NOT_NULL(path, "tensors_save: path");
     if (n < 0 || n_meta < 0)
         return mlsi_fail(MLSYS_E_ARG, "tensors_save: n is %d, n_meta %d", n, n_meta);
@@ -197,13 +175,12 @@ mlsys_status mlsys_tensors_save(const char *path, int32_t n, const char *const *
     if (n) API_NOT_NULL(tensors, "tensors_save: tensors");
     mlsys_status st = MLSI_NEW_N(a, n, &views);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, n, &pinned);
-    for (; held < n && st == MLSYS_OK; held += st == MLSYS_OK) {
-        st = mlsi_pin(tensors[held], MLSYS_KIND_TENSOR, "tensors_save: tensors", &pinned[held]);
-        if (st == MLSYS_OK)
-            views[held] = (mlsi_named_view){names[held], mlsi_tensor_view_of(pinned[held])};
-    }
+    if (st == MLSYS_OK)
+        st = mlsi_api_pin_tensors(NULL, "tensors_save: tensors", n, tensors, false, pinned);
+    for (int32_t i = 0; i < n && st == MLSYS_OK; i++)
+        views[i] = (mlsi_named_view){names[i], mlsi_tensor_view_of(pinned[i])};
     if (st == MLSYS_OK) st = mlsi_safetensors_write(a, path, n, views, n_meta, keys, values);
-    unpin_all(held, pinned);
+    mlsi_api_unpin_tensors(n, pinned);
     mlsi_mem_free(a, pinned);
     mlsi_mem_free(a, views);
     return st == MLSYS_OK ? st : mlsi_fail_in(st, "tensors_save");

@@ -271,10 +271,8 @@ static int32_t first_of_max(pool_vjp *p, int64_t tap, void *user) {
 mlsys_status mlsi_decompose_pool_grad(mlsi_graph *g, int32_t func, const void *attrs, int32_t n_in,
                                       const int32_t *in, int32_t n_out, int32_t *out) {
     pool_vjp p = begin_pool(g, func, attrs, in[0], in[1]);
-    int64_t taps = 1;
+    int64_t taps = mlsi_pool_cells(p.at);
     (void)n_in, (void)n_out;
-    for (int d = 0; d < p.spatial; d++)
-        taps *= p.at->kernel.v[d];
     p.around.value = p.at->kind == MLSI_POOL_MAX ? NAN : 0; /* equals no maximum */
     int32_t padded = mlsi_emit_op(&p.e, MLSI_OP_PAD, &p.around, 1, &in[0]);
     if (p.at->kind == MLSI_POOL_MAX) {
@@ -293,13 +291,10 @@ mlsys_status mlsi_vjp_pool(mlsi_vjp *v) {
     mlsi_emit e = mlsi_vjp_begin(v);
     const mlsi_attr_pool *at = v->attrs;
     int32_t in[3] = {v->in[0], v->out[0], v->dout[0]};
-    int64_t taps = 1;
     MLSI_TRY(need_numbers(&e, "pool", v->in[0]));
-    for (int64_t d = 0; d < at->kernel.n; d++)
-        taps *= at->kernel.v[d];
-    if (taps > MLSI_POOL_GRAD_CELLS)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "pool: gradient of a window of %lld cells",
-                         (long long)taps);
+    if (mlsi_pool_cells(at) > MLSI_POOL_GRAD_CELLS)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "pool: gradient of a window of more than %d cells",
+                         MLSI_POOL_GRAD_CELLS);
     v->din[0] = mlsi_emit_op(&e, MLSI_OP_POOL_GRAD, at, 3, in);
     return e.st;
 }

@@ -4,12 +4,17 @@
 
 #include <string.h>
 
+int64_t mlsi_pool_cells(const mlsi_attr_pool *at) {
+    int64_t cells = 1, most = MLSI_POOL_GRAD_CELLS;
+    for (int64_t d = 0; d < at->kernel.n && cells <= most; d++)
+        cells = at->kernel.v[d] > most ? most + 1 : cells * at->kernel.v[d];
+    return cells <= most ? cells : most + 1;
+}
+
 static mlsys_status infer_pool_grad(mlsi_infer *t) {
-    const mlsi_attr_pool *at = t->attrs;
     mlsi_type y;
     mlsi_infer pool = *t;
     char a[160], b[160];
-    int64_t cells = 1;
     pool.n_in = pool.n_out = 1;
     pool.out = &y;
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_FLOATS));
@@ -18,9 +23,7 @@ static mlsys_status infer_pool_grad(mlsi_infer *t) {
         if (t->in[0].dims[d] < 0)
             return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "%s, expected numbers as spatial extents",
                                    mlsi_type_text(t->symbols, &t->in[0], a, sizeof a));
-    for (int64_t d = 0; d < at->kernel.n && cells <= MLSI_POOL_GRAD_CELLS; d++)
-        cells *= at->kernel.v[d];
-    if (cells > MLSI_POOL_GRAD_CELLS)
+    if (mlsi_pool_cells(t->attrs) > MLSI_POOL_GRAD_CELLS)
         return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "kernel: a window of more than %d cells",
                                MLSI_POOL_GRAD_CELLS);
     for (int i = 1; i < 3; i++)
@@ -34,11 +37,7 @@ static mlsys_status infer_pool_grad(mlsi_infer *t) {
 }
 
 static void cost_pool_grad(const mlsi_cost_args *a, mlsi_op_cost *c) {
-    const mlsi_attr_pool *at = a->attrs;
-    uint64_t cells = 1;
-    for (int64_t d = 0; d < at->kernel.n; d++)
-        cells *= (uint64_t)at->kernel.v[d];
-    c->flops = cells * mlsi_cost_count(&a->in[1]);
+    c->flops = (uint64_t)mlsi_pool_cells(a->attrs) * mlsi_cost_count(&a->in[1]);
 }
 
 static const mlsi_attr_desc pool_grad_attrs[] = {MLSI_POOL_ATTRS, {.name = NULL}};

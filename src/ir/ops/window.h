@@ -18,6 +18,8 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
                                       bool ceil_mode, int64_t *out);
 
 mlsys_status mlsi_infer_pool(mlsi_infer *t);
+/* Cells of a window, counted no further than MLSI_POOL_GRAD_CELLS + 1. */
+int64_t mlsi_pool_cells(const mlsi_attr_pool *at);
 extern const char *const mlsi_pool_kinds[];
 
 enum {
