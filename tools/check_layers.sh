@@ -8,7 +8,8 @@ BEGIN {
     ir = "core ir/graph ir/ops/op_def.h"
     may["core"]       = "core"
     may["ir/graph"]   = ir
-    may["ir/ops"]     = "core ir/graph ir/ops"
+    loop = "ir/loop/nest.h ir/loop/lower.h"
+    may["ir/ops"]     = "core ir/graph ir/ops " loop
     may["ir/loop"]    = ir " ir/loop"
     may["ir/proof"]   = ir " ir/loop ir/proof"         # never passes: it judges them
     may["ir/passes"]  = ir " ir/loop ir/proof ir/passes"

@@ -79,7 +79,7 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: more than %d inputs or outputs",
                          MLSI_MAX_ARGS);
     MLSI_TRY(mlsi_passes_run(&pass, o->passes_off, o->verify));
-    return mlsi_lower(p);
+    return mlsi_lower_program(p);
 }
 
 mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device *device,

@@ -265,7 +265,7 @@ static mlsys_status pack_constants(mlsi_program *p) {
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_lower(mlsi_program *p) {
+mlsys_status mlsi_lower_program(mlsi_program *p) {
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
     p->n_routines = p->graph.n_funcs;
     for (int32_t f = 0; f < p->n_routines; f++)

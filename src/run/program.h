@@ -169,7 +169,7 @@ mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
                                  const mlsi_compile_options *o, mlsys_program *out);
 
 /* lower.c */
-mlsys_status mlsi_lower(mlsi_program *p);
+mlsys_status mlsi_lower_program(mlsi_program *p);
 
 /* bound.c: facts of a binding; no memory is allocated by rebinding. */
 mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out);

@@ -22,6 +22,26 @@ void mlsi_symtab_free(mlsi_symtab *t) {
     t->cap_symbols = t->cap_atoms = t->cap_exprs = 0;
 }
 
+mlsys_status mlsi_symtab_copy(mlsi_symtab *to, const mlsi_symtab *from) {
+    mlsi_alloc *a = to->alloc;
+    MLSI_TRY(MLSI_GROW(a, &to->symbols, &to->cap_symbols, from->n_symbols));
+    for (int64_t i = 0; i < from->n_symbols; i++) {
+        to->symbols[i] = from->symbols[i];
+        MLSI_TRY(mlsi_arena_strdup(&to->arena, from->symbols[i].name, &to->symbols[i].name));
+        to->n_symbols = i + 1;
+    }
+    MLSI_TRY(MLSI_GROW(a, &to->atoms, &to->cap_atoms, from->n_atoms));
+    MLSI_TRY(MLSI_GROW(a, &to->exprs, &to->cap_exprs, from->n_exprs));
+    MLSI_TRY(MLSI_NEW_N(a, from->n_slots, &to->slots));
+    if (from->n_atoms) memcpy(to->atoms, from->atoms, sizeof *to->atoms * (size_t)from->n_atoms);
+    if (from->n_exprs) memcpy(to->exprs, from->exprs, sizeof *to->exprs * (size_t)from->n_exprs);
+    if (from->n_slots) memcpy(to->slots, from->slots, sizeof *to->slots * (size_t)from->n_slots);
+    to->n_atoms = from->n_atoms;
+    to->n_exprs = from->n_exprs;
+    to->n_slots = from->n_slots;
+    return MLSYS_OK;
+}
+
 bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d) { return d >= 0 || mlsi_dim_is_code(t, d); }
 
 static mlsys_status too_large(void) {

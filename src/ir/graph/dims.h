@@ -59,6 +59,8 @@ typedef struct mlsi_symtab {
 
 void mlsi_symtab_init(mlsi_symtab *t, mlsi_alloc *a);
 void mlsi_symtab_free(mlsi_symtab *t);
+/* The same symbols and expressions with the same codes, in an initialised empty table. */
+mlsys_status mlsi_symtab_copy(mlsi_symtab *to, const mlsi_symtab *from);
 
 /* A symbol; the same name again must have the same range and gives the same dim. */
 mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int64_t max,

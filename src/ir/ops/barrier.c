@@ -1,5 +1,6 @@
 /* barrier: a value that is told apart from its operand. Recomputation reads what is kept through it
  * (autodiff/checkpoint.h): else equal nodes would be merged again, and what was to go would stay. */
+#include "ir/ops/loops.h"
 #include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
@@ -33,6 +34,7 @@ static const mlsi_attr_desc barrier_attrs[] = {
     {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_barrier = {
+    .element = mlsi_loops_same,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

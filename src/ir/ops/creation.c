@@ -1,5 +1,6 @@
 /* Ops without data inputs. */
 #include "core/rng.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/movement.h"
 
 #define DTYPE_ATTR(type)                                                                           \
@@ -51,6 +52,7 @@ static const mlsi_attr_desc iota_attrs[] = {DTYPE_ATTR(mlsi_attr_iota),
                                             {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_iota = {
+    .element = mlsi_loops_iota,
     .min_out = 1,
     .max_out = 1,
     .operands = "",
@@ -96,6 +98,7 @@ static const mlsi_attr_desc full_attrs[] = {DTYPE_ATTR(mlsi_attr_full),
                                             {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_full = {
+    .element = mlsi_loops_full,
     .min_out = 1,
     .max_out = 1,
     .operands = "",

@@ -1,5 +1,6 @@
 /* Ops that move elements by a fixed index map: copy, reshape, broadcast, transpose, reverse, pad,
  * concat. Slices are in slice.c and dynamic_slice.c. */
+#include "ir/ops/loops.h"
 #include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
@@ -75,7 +76,8 @@ static mlsys_status ref_copy(const mlsi_ref_args *a) {
     return MLSYS_OK;
 }
 
-const mlsi_op_def mlsi_op_def_copy = {MOVE,
+const mlsi_op_def mlsi_op_def_copy = {.element = mlsi_loops_same,
+                                      MOVE,
                                       .traits = MLSI_TRAIT_DIFFERENTIABLE,
                                       .narrow = MLSI_NARROW_FOLLOWS,
                                       .attrs_size = sizeof(mlsi_attr_none),
@@ -174,7 +176,8 @@ static const mlsi_attr_desc reshape_attrs[] = {
      .help = "extents of the result; one may be -1: what is left of x's elements"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_reshape = {MOVE,
+const mlsi_op_def mlsi_op_def_reshape = {.element = mlsi_loops_reshape,
+                                         MOVE,
                                          .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
                                          .narrow = MLSI_NARROW_FOLLOWS,
                                          .attrs_size = sizeof(mlsi_attr_shape),
@@ -223,6 +226,7 @@ static mlsys_status view_broadcast(const void *attrs, const mlsi_layout *in,
 }
 
 const mlsi_op_def mlsi_op_def_broadcast = {
+    .element = mlsi_loops_broadcast,
     MOVE,
     .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
     .narrow = MLSI_NARROW_FOLLOWS,
@@ -288,7 +292,8 @@ static const mlsi_attr_desc transpose_attrs[] = {
      .help = "axis of x that becomes axis i of the result; empty: reversed order"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_transpose = {MOVE,
+const mlsi_op_def mlsi_op_def_transpose = {.element = mlsi_loops_transpose,
+                                           MOVE,
                                            .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
                                            .narrow = MLSI_NARROW_FOLLOWS,
                                            .attrs_size = sizeof(mlsi_attr_transpose),
@@ -341,6 +346,7 @@ static const mlsi_attr_desc reverse_attrs[] = {{.name = "axes",
                                                {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_reverse = {
+    .element = mlsi_loops_reverse,
     MOVE,
     .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
     .narrow = MLSI_NARROW_FOLLOWS,

@@ -3,6 +3,7 @@
 #define MLSI_OP_DEF_H
 
 #include "ir/graph/ir.h"
+#include "ir/loop/lower.h"
 
 typedef enum mlsi_attr_kind {
     MLSI_ATTR_I64 = 1, /* int64_t */
@@ -115,6 +116,14 @@ typedef struct mlsi_op_def {
     /* The gradient rule. A composite without one is differentiated through its decomposition; a
      * primitive without one cannot be differentiated, which is an error that names it. */
     mlsys_status (*vjp)(mlsi_vjp *v);
+    /* Loops (ir/loop/lower.h). An element of a result; or a reduction per element: its space, whether these operands
+     * have one, the term at index and position k of the space, and the element made of the reduction's result
+     * (NULL: cast to the dtype); or whole loops. Without any, those of the decomposition. */
+    int32_t (*element)(mlsi_lower *l, int result, const int64_t *index);
+    bool (*reduces)(mlsi_lower *l, mlsi_reduction *r);
+    void (*term)(mlsi_lower *l, const int64_t *index, const int64_t *k, int32_t value[2]);
+    int32_t (*reduced)(mlsi_lower *l, const int64_t *index, int32_t acc);
+    mlsys_status (*nest)(mlsi_lower *l);
     /* VIEW ops: layout of the result from operand 0's; attrs resolved. *is_view false = needs a
      * copy. */
     mlsys_status (*view)(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
@@ -192,5 +201,10 @@ int64_t mlsi_ref_ravel(int32_t rank, const int64_t *shape, const int64_t *index)
 /* docs/numerics.md "canonical tree" and "products along K", literally; next(user, i) gives element
  * i. */
 double mlsi_ref_sum(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
+/* The canonical tree with multiplication and 1. */
+double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
+/* "Products along K": pair(user, k, &a, &b) gives the k-th factors. */
+double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, double *a, double *b),
+                    void *user);
 
 #endif

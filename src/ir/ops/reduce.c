@@ -1,5 +1,6 @@
 /* Reductions. Order and rounding: docs/numerics.md, "Sums". */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/reduce.h"
 
 /* ---- type rules ---------------------------------------------------------------------------- */
@@ -183,6 +184,8 @@ static const mlsi_attr_desc reduce_attrs[] = {{.name = "axes",
                                             .attrs = reduce_attrs,                                 \
                                             .cost = cost_reduce,                                   \
                                             .ref = ref_##name,                                     \
+                                            .reduces = mlsi_loops_reduce_space,                    \
+                                            .term = mlsi_loops_reduce_term,                        \
                                             __VA_ARGS__}
 
 REDUCE(reduce_sum, sum_row, mlsi_ref_iadd, 0, .infer = infer_total,

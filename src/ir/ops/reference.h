@@ -69,12 +69,6 @@ void *mlsi_ref_at(const mlsi_view *v, int64_t linear);
 void mlsi_ref_move(const mlsi_view *to, int64_t to_linear, const mlsi_view *from,
                    int64_t from_linear);
 
-/* The canonical tree with multiplication and 1. */
-double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
-/* "Products along K": pair(user, k, &a, &b) gives the k-th factors. */
-double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, double *a, double *b),
-                    void *user);
-
 /* An index operand's value: [-n, n) -> [0, n), else an error that names op, operand and position.
  */
 mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view *ids,

@@ -1,4 +1,5 @@
 /* slice: start, stop and step per axis, with ONNX's clamping. */
+#include "ir/ops/loops.h"
 #include "ir/ops/gradient.h"
 #include "ir/ops/movement.h"
 
@@ -143,6 +144,7 @@ static void cost_slice(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 const mlsi_op_def mlsi_op_def_slice = {
+    .element = mlsi_loops_slice,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,

@@ -1,0 +1,37 @@
+/* The loop interpreter's state, between interp.c and interp_acc.c. */
+#ifndef MLSI_LOOP_INTERP_H
+#define MLSI_LOOP_INTERP_H
+
+#include "ir/loop/nest.h"
+
+typedef struct mlsi_machine_buffer {
+    char *data, *own;
+    uint8_t *written; /* per element; NULL: an input */
+} mlsi_machine_buffer;
+
+typedef struct mlsi_machine_acc { /* terms by position */
+    uint64_t *a, *b;
+    uint8_t *seen;
+    int64_t count, added;
+} mlsi_machine_acc;
+
+typedef struct mlsi_machine {
+    const mlsi_nest *n;
+    int64_t *binding; /* a value per symbol of the nest's table */
+    uint64_t *lets;
+    mlsi_machine_buffer *buffers;
+    mlsi_machine_acc *accs;
+} mlsi_machine;
+
+/* The elementwise op on scalars. */
+mlsys_status mlsi_machine_op(mlsi_machine *m, mlsi_op op, mlsys_dtype dtype, int n,
+                             const mlsys_dtype *dtypes, uint64_t *args, uint64_t *out);
+
+mlsys_status mlsi_machine_acc_begin(mlsi_machine *m, int32_t acc, int64_t count);
+mlsys_status mlsi_machine_acc_add(mlsi_machine *m, int32_t acc, int64_t position, uint64_t a,
+                                  uint64_t b);
+/* STATE when a position is missing. */
+mlsys_status mlsi_machine_acc_value(mlsi_machine *m, int32_t acc, uint64_t *out);
+void mlsi_machine_acc_free(mlsi_machine *m, int32_t acc);
+
+#endif

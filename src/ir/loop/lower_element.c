@@ -1,0 +1,147 @@
+/* Elements of values: loads, lets that hold them, producers computed in place. */
+#include "ir/loop/lowering.h"
+
+#include <string.h>
+
+bool mlsi_lower_has_element(const mlsi_op_def *def) {
+    return def->element || ((def->traits & MLSI_TRAIT_ELEMENTWISE) && !def->decompose);
+}
+
+mlsi_lower mlsi_lower_of(mlsi_lowering *d, const mlsi_node *node) {
+    return (mlsi_lower){
+        .n = d->n, .driver = d, .graph = d->g, .func = d->func, .node = node, .attrs = node->attrs};
+}
+
+void mlsi_lower_refuse(mlsi_lowering *d, const char *why, const char *what) {
+    if (d->n->status == MLSYS_OK)
+        mlsi_nest_fail(d->n, mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: %s%s", d->n->name, why, what));
+}
+
+bool mlsi_lower_has(const mlsi_lower *l, int i) { return i < l->node->n_in && l->node->in[i] >= 0; }
+
+const mlsi_type *mlsi_lower_in(const mlsi_lower *l, int i) {
+    return mlsi_type_of(l->graph, l->func, l->node->in[i]);
+}
+
+const mlsi_type *mlsi_lower_out(const mlsi_lower *l, int r) {
+    return mlsi_type_of(l->graph, l->func, l->node->first_out + r);
+}
+
+int32_t mlsi_lower_operand(mlsi_lower *l, int i, const int64_t *index) {
+    return mlsi_lower_value(l->driver, l->node->in[i], index);
+}
+
+int32_t mlsi_lower_broadcast(mlsi_lower *l, int i, int rank, const int64_t *index) {
+    const mlsi_type *t = mlsi_lower_in(l, i);
+    int64_t own[MLSYS_MAX_DIMS];
+    for (int d = 0; d < t->rank; d++)
+        own[d] = t->dims[d] == 1 ? 0 : index[rank - t->rank + d];
+    return mlsi_lower_operand(l, i, own);
+}
+
+void mlsi_lower_lazy(mlsi_lower *l, int more) { l->driver->lazy += more; }
+
+/* ---- what is held ------------------------------------------------------------------------------------- */
+
+static int32_t find_held(const mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
+    for (int64_t i = d->n_held - 1; i >= 0; i--) {
+        const mlsi_held *h = &d->held[i];
+        if (h->value == value && !memcmp(h->index, index, sizeof *index * (size_t)rank))
+            return h->expr;
+    }
+    return -1;
+}
+
+static void hold(mlsi_lowering *d, int32_t value, int rank, const int64_t *index, int32_t expr) {
+    mlsi_held h = {.value = value, .expr = expr, .rank = rank};
+    memcpy(h.index, index, sizeof *index * (size_t)rank);
+    mlsys_status st = MLSI_GROW(d->n->alloc, &d->held, &d->cap_held, d->n_held + 1);
+    mlsi_nest_fail(d->n, st);
+    if (st == MLSYS_OK) d->held[d->n_held++] = h;
+}
+
+void mlsi_lower_hold(mlsi_lowering *d, int32_t value, const int64_t *index, int32_t expr) {
+    hold(d, value, d->f->values[value].type.rank, index, expr);
+}
+
+/* ---- places ------------------------------------------------------------------------------------------ */
+
+static bool in_row(const mlsi_lowering *d, const int64_t *index) {
+    return !memcmp(index, d->row, sizeof *index * (size_t)d->row_rank);
+}
+
+static int32_t row_value(mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
+    const mlsi_lowered *v = &d->values[value];
+    bool same = rank >= d->row_rank && in_row(d, index);
+    for (int i = d->row_rank; same && i < rank; i++)
+        same = index[i] == 0;
+    if (!same || !v->known) {
+        mlsi_lower_refuse(d, "a reduction is read outside its row", "");
+        return -1;
+    }
+    return v->expr;
+}
+
+static int32_t compute(mlsi_lowering *d, const mlsi_node *node, int result, const int64_t *index) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    mlsi_lower l = mlsi_lower_of(d, node);
+    if (def->element) return def->element(&l, result, index);
+    int32_t in[3] = {-1, -1, -1};
+    const mlsi_type *t = mlsi_lower_out(&l, result);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = mlsi_lower_broadcast(&l, i, t->rank, index);
+    return mlsi_nest_op(d->n, node->op, t->dtype, in[0], in[1], in[2]);
+}
+
+/* The row of a TEMP is kept where the loops that read it walk all of it, in order. */
+static bool may_fill(const mlsi_lowering *d, const mlsi_type *t, const int64_t *index) {
+    return !d->lazy && t->rank == d->row_rank + d->inner_rank && in_row(d, index) &&
+           !memcmp(t->dims + d->row_rank, d->inner_extent, sizeof *index * (size_t)d->inner_rank) &&
+           !memcmp(index + d->row_rank, d->inner, sizeof *index * (size_t)d->inner_rank);
+}
+
+static int32_t temp_value(mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
+    mlsi_lowered *v = &d->values[value];
+    if (rank >= d->row_rank && in_row(d, index) && v->known && !v->filling)
+        return mlsi_nest_load(d->n, v->buffer, index + d->row_rank);
+    const mlsi_value_def *def = &d->f->values[value];
+    int32_t x = compute(d, &d->f->nodes[def->index], def->result, index);
+    if (v->known || !may_fill(d, &def->type, index)) return x;
+    x = mlsi_nest_let(d->n, "t", x);
+    mlsi_nest_store(d->n, v->buffer, index + d->row_rank, x);
+    v->known = v->filling = true;
+    return x;
+}
+
+static int32_t fresh_value(mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
+    const mlsi_lowered *v = &d->values[value];
+    const mlsi_value_def *def = &d->f->values[value];
+    switch (v->place) {
+    case MLSI_PLACE_PARAM: return mlsi_nest_load(d->n, v->buffer, index);
+    case MLSI_PLACE_CONST: return v->expr;
+    case MLSI_PLACE_ROW: return row_value(d, value, rank, index);
+    case MLSI_PLACE_TEMP: return temp_value(d, value, rank, index);
+    case MLSI_PLACE_INLINE: break;
+    }
+    const mlsi_node *node = &d->f->nodes[def->index];
+    if (!mlsi_lower_has_element(mlsi_op_get(node->op))) {
+        mlsi_lower_refuse(
+            d, "an element is read elsewhere than it was given: ", mlsi_op_name(node->op));
+        return -1;
+    }
+    return compute(d, node, def->result, index);
+}
+
+int32_t mlsi_lower_value(mlsi_lowering *d, int32_t value, const int64_t *index) {
+    enum { MOST = 1 << 17 }; /* expressions: guards can double them */
+    int rank = d->f->values[value].type.rank;
+    if (d->n->status != MLSYS_OK) return -1;
+    if (d->n->n_exprs > MOST) mlsi_lower_refuse(d, "too many expressions", "");
+    int32_t x = find_held(d, value, rank, index);
+    if (x >= 0) return x;
+    x = fresh_value(d, value, rank, index);
+    if (d->lazy || x < 0) return x;
+    x = mlsi_nest_let(d->n, "v", x);
+    hold(d, value, rank, index, x);
+    return x;
+}

@@ -1,0 +1,102 @@
+/* A function of the tensor IR as one nest of loops. */
+#include "ir/loop/lowering.h"
+
+#include "core/dtype.h"
+
+#include <string.h>
+
+void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value) {
+    mlsi_lowering *d = l->driver;
+    int32_t v = l->node->first_out + r;
+    int64_t held = d->n_held;
+    mlsi_lower_hold(
+        d, v, index,
+        mlsi_nest_let(d->n, "y", mlsi_nest_cast(d->n, value, mlsi_lower_out(l, r)->dtype)));
+    for (int64_t o = 0; o < d->f->n_outputs; o++) {
+        if (!mlsi_type_equal(&d->f->values[d->f->outputs[o].value].type, mlsi_lower_out(l, r)) &&
+            d->f->outputs[o].value != v)
+            continue;
+        if (l->node->n_out > 1 && d->f->outputs[o].value != v) continue;
+        int32_t x = mlsi_lower_value(d, d->f->outputs[o].value, index);
+        mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + o), index, x);
+    }
+    d->n_held = held;
+}
+
+int32_t mlsi_lower_result_buffer(mlsi_lower *l, int r) {
+    mlsi_lowering *d = l->driver;
+    for (int64_t o = 0; o < d->f->n_outputs; o++)
+        if (d->f->outputs[o].value == l->node->first_out + r) return (int32_t)(d->f->n_inputs + o);
+    mlsi_lower_refuse(d, "has loops that read their own result back: ", mlsi_op_name(l->node->op));
+    return -1;
+}
+
+int32_t mlsi_lower_bytes(mlsi_lower *l, int i) {
+    mlsi_lowering *d = l->driver;
+    const mlsi_lowered *v = &d->values[l->node->in[i]];
+    if (v->place == MLSI_PLACE_PARAM) return mlsi_nest_bytes(d->n, v->buffer);
+    mlsi_lower_refuse(d, "blocks must be an input: ", mlsi_op_name(l->node->op));
+    return -1;
+}
+
+/* ---- parameters and constants ------------------------------------------------------------------------ */
+
+static void place_const(mlsi_lowering *d, int32_t value) {
+    const mlsi_value_def *def = &d->f->values[value];
+    mlsi_view view = mlsi_tensor_view_of(d->g->consts[def->index]);
+    if (mlsi_view_count(&view) != 1 || mlsi_dtype_is_block(view.dtype)) {
+        mlsi_lower_refuse(d, "a constant of more than one element is no input", "");
+        return;
+    }
+    d->values[value].place = MLSI_PLACE_CONST;
+    d->values[value].expr = mlsi_nest_const(d->n, view.dtype, view.data);
+}
+
+static void place_values(mlsi_lowering *d) {
+    for (int64_t i = 0; i < d->f->n_inputs; i++) {
+        int32_t v = d->f->inputs[i];
+        d->values[v].place = MLSI_PLACE_PARAM;
+        d->values[v].buffer = mlsi_nest_param(d->n, MLSI_SCOPE_INPUT, NULL, &d->f->values[v].type);
+    }
+    for (int64_t i = 0; i < d->f->n_outputs; i++)
+        (void)mlsi_nest_param(d->n, MLSI_SCOPE_OUTPUT, NULL,
+                              &d->f->values[d->f->outputs[i].value].type);
+    for (int32_t v = 0; v < d->f->n_values; v++)
+        if (d->f->values[v].kind == MLSI_VALUE_CONST) place_const(d, v);
+}
+
+static void classify(mlsi_lowering *d) {
+    for (int64_t i = 0; i < d->f->n_nodes; i++) {
+        const mlsi_node *node = &d->f->nodes[i];
+        const mlsi_op_def *def = mlsi_op_get(node->op);
+        if (def->nest) {
+            if (d->nest_node >= 0)
+                mlsi_lower_refuse(d, "two nodes have loops of their own: ", mlsi_op_name(node->op));
+            d->nest_node = (int32_t)i;
+        } else if (def->reduces) {
+            d->values[node->first_out].place = MLSI_PLACE_ROW;
+        } else if (!mlsi_lower_has_element(def)) {
+            mlsi_lower_refuse(d, "no loops are known for ", mlsi_op_name(node->op));
+        }
+    }
+}
+
+mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name, mlsi_nest *n) {
+    mlsi_lowering d = {.g = g, .f = &g->funcs[func], .func = func, .n = n, .nest_node = -1};
+    mlsi_nest_init(n, g->alloc, &g->symbols, name);
+    if (d.f->n_outputs < 1 || d.f->n_outputs > 64)
+        mlsi_lower_refuse(&d, "has no or more than 64 outputs", "");
+    mlsi_nest_fail(n, MLSI_NEW_N(g->alloc, d.f->n_values + 1, &d.values));
+    if (n->status == MLSYS_OK) place_values(&d);
+    if (n->status == MLSYS_OK) classify(&d);
+    if (n->status == MLSYS_OK && d.nest_node >= 0) {
+        const mlsi_node *node = &d.f->nodes[d.nest_node];
+        mlsi_lower l = mlsi_lower_of(&d, node);
+        mlsi_nest_fail(n, mlsi_op_get(node->op)->nest(&l));
+    } else if (n->status == MLSYS_OK) {
+        mlsi_lower_rows(&d);
+    }
+    mlsi_mem_free(g->alloc, d.values);
+    mlsi_mem_free(g->alloc, d.held);
+    return mlsi_nest_finish(n);
+}

@@ -1,0 +1,23 @@
+/* Loop rules of the ops: element, reduces, term, reduced, nest of their definitions (ir/loop/lower.h). */
+#ifndef MLSI_LOOPS_H
+#define MLSI_LOOPS_H
+
+#include "ir/ops/op_def.h"
+
+/* loops_movement.c */
+int32_t mlsi_loops_same(mlsi_lower *l, int result,
+                        const int64_t *index); /* copy and other identities */
+int32_t mlsi_loops_reshape(mlsi_lower *l, int result, const int64_t *index);
+int32_t mlsi_loops_broadcast(mlsi_lower *l, int result, const int64_t *index);
+int32_t mlsi_loops_transpose(mlsi_lower *l, int result, const int64_t *index);
+int32_t mlsi_loops_slice(mlsi_lower *l, int result, const int64_t *index);
+int32_t mlsi_loops_reverse(mlsi_lower *l, int result, const int64_t *index);
+int32_t mlsi_loops_iota(mlsi_lower *l, int result, const int64_t *index);
+int32_t mlsi_loops_full(mlsi_lower *l, int result, const int64_t *index);
+
+/* loops_reduce.c */
+bool mlsi_loops_reduce_space(mlsi_lower *l, mlsi_reduction *r);
+void mlsi_loops_reduce_term(mlsi_lower *l, const int64_t *index, const int64_t *k,
+                            int32_t value[2]);
+
+#endif
