@@ -30,9 +30,8 @@ static bool claimed(const mlsi_rewrite *rw, const mlsi_node *node) {
     return rw->pass->backend->find(&q, rw->pass->isa_limit) != NULL;
 }
 
-static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+static mlsys_status decompose(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
-    if (!def->decompose || claimed(rw, node)) return mlsi_rewrite_keep(rw, node, out);
     int32_t in[MLSI_MAX_OPERANDS];
     for (int i = 0; i < node->n_in; i++)
         in[i] = mlsi_rewrite_operand(rw, node, i);
@@ -40,11 +39,30 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     return def->decompose(rw->g, rw->func, node->attrs, node->n_in, in, node->n_out, out);
 }
 
-mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func) {
+static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    if (!def->decompose || claimed(rw, node)) return mlsi_rewrite_keep(rw, node, out);
+    return decompose(rw, node, out);
+}
+
+static mlsys_status visit_loops(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    if (!def->decompose || def->element || def->reduces || def->nest)
+        return mlsi_rewrite_keep(rw, node, out);
+    return decompose(rw, node, out);
+}
+
+static mlsys_status repeat(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn fn) {
     int64_t decomposed = 1;
     for (int round = 0; decomposed && round < 16; round++) { /* composites of composites */
         decomposed = 0;
-        MLSI_TRY(mlsi_rewrite_run(p, func, visit, &decomposed));
+        MLSI_TRY(mlsi_rewrite_run(p, func, fn, &decomposed));
     }
     return MLSYS_OK;
+}
+
+mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func) { return repeat(p, func, visit); }
+
+mlsys_status mlsi_decompose_to_loops(mlsi_pass_ctx *p, int32_t func) {
+    return repeat(p, func, visit_loops);
 }

@@ -35,6 +35,8 @@ mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
+/* No pass: composites without loop rules of their own become primitives, so that mlsi_lower_func knows all nodes. */
+mlsys_status mlsi_decompose_to_loops(mlsi_pass_ctx *p, int32_t func);
 
 /* ---- mixed precision (narrow.c) ---------------------------------------------------------------- */
 
