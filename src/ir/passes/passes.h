@@ -12,6 +12,7 @@ typedef struct mlsi_pass_ctx {
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_numerics numerics;
+    int64_t fuse_least; /* bytes that a fusion must save at the symbols' maxima; 0: the default, -1: never fuse */
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {
@@ -34,6 +35,7 @@ mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
 /* No pass: composites without loop rules of their own become primitives, so that mlsi_lower_func knows all nodes. */
 mlsys_status mlsi_decompose_to_loops(mlsi_pass_ctx *p, int32_t func);
