@@ -27,13 +27,15 @@ static void kernel_name(int32_t func, char *name, size_t size) {
 /* Loops and text; a refusal leaves the function to its steps. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
     mlsi_generated *k = &p->generated[func];
-    const mlsi_func *f = &p->graph.funcs[func];
     char name[32];
     mlsi_text own;
     k->made = true;
     kernel_name(func, name, sizeof name);
     mlsi_text_init(&own, p->graph.alloc);
-    mlsys_status st = mlsi_lower_func(&p->graph, func, f->name, &k->nest);
+    int32_t flat, n_funcs = (int32_t)p->graph.n_funcs;
+    MLSI_TRY(mlsi_flatten_func(&p->graph, func, &flat));
+    const mlsi_func *f = &p->graph.funcs[func];
+    mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
     if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
     if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &own);
@@ -47,6 +49,7 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
         k->made = false;
     }
     mlsi_text_free(&own);
+    mlsi_graph_truncate(&p->graph, n_funcs);
     return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
 }
 
@@ -70,7 +73,8 @@ mlsys_status mlsi_generate(mlsi_program *p) {
     mlsys_status st =
         any && p->backend->load ? MLSI_NEW_N(a, p->graph.n_funcs + 1, &p->generated) : MLSYS_OK;
     mlsi_text_init(&text, a);
-    for (int32_t f = 0; st == MLSYS_OK && p->generated && f < p->graph.n_funcs; f++)
+    const int32_t n_funcs = (int32_t)p->graph.n_funcs;
+    for (int32_t f = 0; st == MLSYS_OK && p->generated && f < n_funcs; f++)
         if (fused[f]) st = generate_func(p, f, &text);
     if (st == MLSYS_OK) st = text.st;
     if (st == MLSYS_OK && text.len) {

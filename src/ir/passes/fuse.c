@@ -57,21 +57,6 @@ static mlsys_status find_groups(fuse_pass *p) {
 
 /* ---- a function of a group ------------------------------------------------------------------------------- */
 
-/* One axis of as many elements. */
-static mlsys_status flat_type(mlsi_graph *g, const mlsi_type *t, mlsi_type *out) {
-    int64_t n = 1;
-    for (int d = 0; d < t->rank; d++)
-        MLSI_TRY(mlsi_dim_op(&g->symbols, '*', n, t->dims[d], &n));
-    *out = (mlsi_type){.dtype = t->dtype, .rank = 1, .dims = {n}};
-    return MLSYS_OK;
-}
-
-static mlsys_status input_type(mlsi_graph *g, const mlsi_fusion *u, const mlsi_type *t,
-                               mlsi_type *out) {
-    *out = *t;
-    return u->flat ? flat_type(g, t, out) : MLSYS_OK;
-}
-
 static mlsys_status operand(mlsi_graph *g, int32_t func, const mlsi_func *f, int32_t v,
                             int32_t *map, int32_t *out) {
     if (v >= 0 && map[v] < 0)
@@ -83,8 +68,7 @@ static mlsys_status fill_func(mlsi_graph *g, int32_t func, const mlsi_func *f, c
                               int32_t *map) {
     int32_t in[MLSI_MAX_OPERANDS];
     for (int i = 0; i < u->n_inputs; i++) {
-        mlsi_type t;
-        MLSI_TRY(input_type(g, u, &f->values[u->inputs[i]].type, &t));
+        mlsi_type t = f->values[u->inputs[i]].type;
         MLSI_TRY(mlsi_build_input(g, func, NULL, &t, &map[u->inputs[i]]));
     }
     for (int i = 0; i < u->n_nodes; i++) {
@@ -152,30 +136,17 @@ static mlsys_status make_funcs(fuse_pass *p, mlsi_graph *g) {
 
 /* ---- calls ------------------------------------------------------------------------------------------------- */
 
-static mlsys_status reshaped(mlsi_rewrite *rw, int32_t value, const mlsi_type *t, int32_t *out) {
-    mlsi_attr_shape attrs = {.shape = {.n = t->rank}};
-    memcpy(attrs.shape.v, t->dims, sizeof t->dims[0] * (size_t)t->rank);
-    return mlsi_build_node(rw->g, rw->func, MLSI_OP_RESHAPE, &attrs, 1, &value, 1, out);
-}
-
 static mlsys_status emit_call(mlsi_rewrite *rw, const mlsi_fusion *u, int32_t func) {
     mlsi_attr_control attrs;
     int32_t in[MLSI_FUSE_VALUES], out[MLSI_FUSE_VALUES];
     memset(&attrs, 0, sizeof attrs);
     attrs.fn1 = func;
-    for (int i = 0; i < u->n_inputs; i++) {
-        mlsi_type t;
+    for (int i = 0; i < u->n_inputs; i++)
         in[i] = rw->map[u->inputs[i]];
-        if (!u->flat) continue;
-        MLSI_TRY(flat_type(rw->g, &rw->old.values[u->inputs[i]].type, &t));
-        MLSI_TRY(reshaped(rw, in[i], &t, &in[i]));
-    }
     MLSI_TRY(
         mlsi_build_node(rw->g, rw->func, MLSI_OP_CALL, &attrs, u->n_inputs, in, u->n_outputs, out));
-    for (int i = 0; i < u->n_outputs; i++) {
-        if (u->flat) MLSI_TRY(reshaped(rw, out[i], &rw->old.values[u->outputs[i]].type, &out[i]));
+    for (int i = 0; i < u->n_outputs; i++)
         rw->map[u->outputs[i]] = out[i];
-    }
     return MLSYS_OK;
 }
 

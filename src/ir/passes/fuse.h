@@ -13,7 +13,6 @@ typedef struct mlsi_fusion {
     int32_t outputs[MLSI_FUSE_VALUES], n_outputs;
     mlsi_type space;  /* shape that the group walks */
     int32_t row_rank; /* leading axes that reductions leave; the rank of space without reductions */
-    bool flat;        /* all values have the shape of space, or one element: one axis will do */
 } mlsi_fusion;
 
 typedef struct mlsi_fuse_state {

@@ -202,12 +202,6 @@ static bool add_input(mlsi_fusion *u, int32_t v) {
     return true;
 }
 
-static bool one_element(const mlsi_type *t) {
-    for (int d = 0; d < t->rank; d++)
-        if (t->dims[d] != 1) return false;
-    return true;
-}
-
 static bool read_outside(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t v, int32_t root) {
     if (s->last_use[v] > root) return true;
     return s->f->values[v].index == root;
@@ -215,10 +209,8 @@ static bool read_outside(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t
 }
 
 static bool find_values(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t root) {
-    u->flat = u->row_rank == u->space.rank;
     for (int i = 0; i < u->n_nodes; i++) {
         const mlsi_node *node = &s->f->nodes[u->nodes[i]];
-        if (mlsi_fuse_is_movement(node->op)) u->flat = false;
         for (int k = 0; k < node->n_in; k++) {
             int32_t v = node->in[k];
             const mlsi_value_def *def = v < 0 ? NULL : &s->f->values[v];
@@ -226,7 +218,6 @@ static bool find_values(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t root) 
                 is_scalar_const(s, v))
                 continue;
             if (!add_input(u, v)) return false;
-            if (!same_dims(&def->type, &u->space) && !one_element(&def->type)) u->flat = false;
         }
         if (mlsi_fuse_is_movement(node->op) || !read_outside(s, u, node->first_out, root)) continue;
         if (u->n_outputs == MLSI_FUSE_VALUES) return false;
