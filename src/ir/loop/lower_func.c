@@ -8,7 +8,6 @@
 void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value) {
     mlsi_lowering *d = l->driver;
     int32_t v = l->node->first_out + r;
-    int64_t held = d->n_held;
     mlsi_lower_hold(
         d, v, index,
         mlsi_nest_let(d->n, "y", mlsi_nest_cast(d->n, value, mlsi_lower_out(l, r)->dtype)));
@@ -20,7 +19,6 @@ void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value
         int32_t x = mlsi_lower_value(d, d->f->outputs[o].value, index);
         mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + o), index, x);
     }
-    d->n_held = held;
 }
 
 int32_t mlsi_lower_result_buffer(mlsi_lower *l, int r) {

@@ -20,4 +20,11 @@ bool mlsi_loops_reduce_space(mlsi_lower *l, mlsi_reduction *r);
 void mlsi_loops_reduce_term(mlsi_lower *l, const int64_t *index, const int64_t *k,
                             int32_t value[2]);
 
+/* loops_order.c */
+mlsys_status mlsi_loops_sort(mlsi_lower *l);
+mlsys_status mlsi_loops_topk(mlsi_lower *l);
+
+/* loops_scatter.c */
+mlsys_status mlsi_loops_scatter(mlsi_lower *l);
+
 #endif
