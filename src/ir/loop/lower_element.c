@@ -1,6 +1,8 @@
 /* Elements of values: loads, lets that hold them, producers computed in place. */
 #include "ir/loop/lowering.h"
 
+#include "core/dtype.h"
+
 #include <string.h>
 
 bool mlsi_lower_has_element(const mlsi_op_def *def) {
@@ -148,8 +150,10 @@ static int32_t fresh_value(mlsi_lowering *d, int32_t value, int rank, const int6
 int32_t mlsi_lower_value(mlsi_lowering *d, int32_t value, const int64_t *index) {
     enum { MOST = 1 << 17 }; /* expressions: guards can double them */
     int rank = d->f->values[value].type.rank;
-    if (d->n->status != MLSYS_OK) return -1;
     if (d->n->n_exprs > MOST) mlsi_lower_refuse(d, "too many expressions", "");
+    if (mlsi_dtype_is_block(d->f->values[value].type.dtype))
+        mlsi_lower_refuse(d, "blocks have no elements to read", "");
+    if (d->n->status != MLSYS_OK) return -1;
     int32_t x = find_held(d, value, rank, index);
     if (x >= 0) return x;
     x = fresh_value(d, value, rank, index);
