@@ -27,4 +27,8 @@ mlsys_status mlsi_loops_topk(mlsi_lower *l);
 /* loops_scatter.c */
 mlsys_status mlsi_loops_scatter(mlsi_lower *l);
 
+/* loops_attention.c, loops_attention_grad.c */
+mlsys_status mlsi_loops_attention(mlsi_lower *l);
+mlsys_status mlsi_loops_attention_grad(mlsi_lower *l);
+
 #endif

@@ -3,15 +3,16 @@
 
 #include <string.h>
 
-/* The row that indices[j] names: negative ones count from the end. */
+/* The row that indices[j] names. */
 static int64_t row_of(mlsi_lower *l, const int64_t *j, int64_t extent) {
-    mlsi_nest *n = l->n;
-    int32_t id = mlsi_nest_cast(n, mlsi_lower_operand(l, 1, j), MLSYS_I64);
-    int32_t zero = mlsi_nest_int(n, MLSYS_I64, 0), count = mlsi_nest_index_value(n, extent);
-    int32_t from_end = mlsi_nest_op(n, MLSI_OP_ADD, 0, id, count, -1);
-    int32_t negative = mlsi_nest_op(n, MLSI_OP_LT, 0, id, zero, -1);
-    id = mlsi_nest_op(n, MLSI_OP_SELECT, 0, negative, from_end, id);
-    return mlsi_nest_bind(n, "row", id, extent, false, "scatter: indices: index");
+    const mlsi_type *ids = mlsi_lower_in(l, 1);
+    int64_t position = 0;
+    for (int d = 0; d < ids->rank; d++) {
+        position = mlsi_nest_index(l->n, '*', position, ids->dims[d]);
+        position = mlsi_nest_index(l->n, '+', position, j[d]);
+    }
+    return mlsi_nest_bind_at(l->n, "row", mlsi_lower_operand(l, 1, j), position, extent, true,
+                             "scatter: indices: index");
 }
 
 static mlsi_op step_of(int64_t kind) {
