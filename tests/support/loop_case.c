@@ -143,7 +143,7 @@ static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int6
 }
 
 /* Extents of symbols: those of the row, then small and odd ones. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, lc_runner run, void *user,
+void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, lc_runner fn, void *user,
                 bool sentences) {
     int64_t binding[LC_SYMBOLS] = {0}, n = w->g.symbols.n_symbols;
     ck_assert_int_le(n, LC_SYMBOLS);
