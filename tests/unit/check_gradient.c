@@ -281,6 +281,21 @@ START_TEST(an_op_without_a_gradient) {
 }
 END_TEST
 
+/* The largest window that pool has a gradient for. */
+START_TEST(a_window_of_4096_cells) {
+    mlsys_graph g =
+        pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[1,1,4096]\n"
+                      "  %1 = pool(%0) {kernel=[4096]} : f32[1,1,1]\n  output \"\" %1\n}\n");
+    mlsi_graph *inside;
+    int32_t y = 1, x = 0, dx = -1;
+    OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+    OK(mlsi_gradient(inside, 0, 1, &y, NULL, 1, &x, &dx));
+    ck_assert_int_ge(dx, 0);
+    mlsi_unpin(inside);
+    OK(mlsys_release(g));
+}
+END_TEST
+
 /* ---- the public check ---------------------------------------------------------------------- */
 
 /* f64 inputs of a graph, as they come: strided, broadcast, empty. */
@@ -332,6 +347,7 @@ int main(void) {
     tcase_add_test(tc, attention_gradients_in_programs);
     tcase_add_test(tc, what_is_refused);
     tcase_add_test(tc, an_op_without_a_gradient);
+    tcase_add_test(tc, a_window_of_4096_cells);
     tcase_add_test(tc, gradients_are_checked);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
