@@ -60,6 +60,11 @@ static const struct {
      "  %2 = conv(%1, %0) : f32[1,3,4]\n",
      {MLSI_OP_TRANSPOSE, MLSI_OP_RESHAPE},
      {3, 0}},
+    {"a norm by x alone: no sum for its terms",
+     "  %0 = input \"x\" : f32[2,3]\n  %1 = input \"w\" : f32[3]\n  %2 = input \"b\" : f32[3]\n"
+     "  %3 = layer_norm(%0, %1, %2) : f32[2,3]\n",
+     {MLSI_OP_REDUCE_SUM, MLSI_OP_LAYER_NORM},
+     {4, 0}},
     {"nothing was broadcast: nothing to sum",
      "  %0 = input \"x\" : f32[3,4]\n  %1 = input \"y\" : f32[3,4]\n  %2 = add(%0, %1) : "
      "f32[3,4]\n",

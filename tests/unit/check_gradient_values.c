@@ -58,6 +58,11 @@ static const struct {
      "rsqrt(%1) : f32[2]\n  %4 = add(%3, %3) : f32[2]\n  %5 = select(%0, %4, %1)",
      {{0, 1}, {0, 4}, {1, 2}},
      {{1, -0.25}}},
+    {"the road not taken, at a fork on a road not taken",
+     "bool[2]; bool[2]; f32[2]; f32[2]: f32[2]",
+     "rsqrt(%2) : f32[2]\n  %5 = select(%1, %4, %2) : f32[2]\n  %6 = select(%0, %5, %2)",
+     {{0, 1}, {1, 1}, {0, 4}, {1, 2}},
+     {{1, -0.125}}},
     {"the road not taken, where it was broadcast",
      "bool[2]; f32[2]; f32[]; f32[2]: f32[2]",
      "sqrt(%2) : f32[]\n  %5 = mul(%1, %4) : f32[2]\n  %6 = select(%0, %5, %1)",
@@ -268,7 +273,7 @@ static const struct {
     {"a number of keys that is the graph's first value",
      "i64[1]; f32[1,1,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; bool[1]; f32[1,1,1,1]: f32[1,1,1,1]",
      "attention(%1, %2, %3, %4, %0)",
-     {{1}, {1}, {1, 9}, {3, 7}, {1}, {2}},
+     {{1}, {1}, {1, NAN}, {3, NAN}, {1}, {2}},
      {{0}, {0, 0}, {2, 0}}},
     {"a query whose mask is -inf",
      "f32[1,1,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; f32[2]; f32[1,1,1,1]: f32[1,1,1,1]",
@@ -362,7 +367,8 @@ START_TEST(rows_have_these_gradients) {
 }
 END_TEST
 
-/* An adjoint that is the graph's value 0 is one: x * x by call, if and while, three times 2 * x * s. */
+/* An adjoint that is the graph's value 0 is one: x * x by call, if and while, three times 2 * x * s; x + x, by a sum
+ * of two; gelu, a composite, of 10 * x, where its slope is 1. */
 START_TEST(an_adjoint_that_is_the_first_value) {
     mlsys_graph g = pc_parse(
         &pc, "functions 4\n"
@@ -377,9 +383,11 @@ START_TEST(an_adjoint_that_is_the_first_value) {
              "func 0 \"main\" {\n  %0 = input \"s\" : f32[2]\n  %1 = input \"x\" : f32[2]\n"
              "  %2 = input \"p\" : bool[]\n  %3 = input \"n\" : i64[]\n"
              "  %4 = call(%1) {fn1=1} : f32[2]\n  %5 = if(%2, %1) {fn1=1, fn2=1} : f32[2]\n"
-             "  %6, %7 = while(%1, %3) {fn1=2, fn2=3} : f32[2], i64[]\n  output \"\" %4\n}\n");
+             "  %6, %7 = while(%1, %3) {fn1=2, fn2=3} : f32[2], i64[]\n"
+             "  %8 = full() {dtype=f32, value=10, shape=[]} : f32[]\n  %9 = mul(%1, %8) : f32[2]\n"
+             "  %10 = gelu(%9) : f32[2]\n  %11 = add(%1, %1) : f32[2]\n  output \"\" %4\n}\n");
     mlsi_graph *inside;
-    const int32_t y[3] = {4, 5, 6}, seeds[3] = {0, 0, 0}, x = 1;
+    const int32_t y[5] = {4, 5, 6, 10, 11}, seeds[5] = {0, 0, 0, 0, 0}, x = 1;
     const bool p = true;
     const int64_t n = 1;
     int32_t dx;
@@ -388,14 +396,14 @@ START_TEST(an_adjoint_that_is_the_first_value) {
         pc_tensor(&pc, MLSYS_BOOL, 0, NULL, &p), pc_tensor(&pc, MLSYS_I64, 0, NULL, &n)};
     mlsys_tensor out[1] = {0};
     OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
-    OK(mlsi_gradient(inside, 0, 3, y, seeds, 1, &x, &dx));
+    OK(mlsi_gradient(inside, 0, 5, y, seeds, 1, &x, &dx));
     inside->funcs[0].n_outputs = 0;
     OK(mlsi_build_output(inside, 0, NULL, dx));
     mlsi_unpin(inside);
     OK(mlsys_graph_interpret(g, pc.stream, 4, in, 1, out));
     const float *got = rg_view(out[0]).data;
-    ck_assert_float_eq(got[0], 18);
-    ck_assert_float_eq(got[1], 60);
+    ck_assert_float_eq(got[0], 18 + 2 + 10);
+    ck_assert_float_eq(got[1], 60 + 4 + 20);
     pc_release(4, in);
     pc_release(1, out);
     OK(mlsys_release(g));
