@@ -80,20 +80,89 @@ static bool has_nest(mlsi_lowering *d, const mlsi_node *node) {
     return def->nest && !(def->reduces && def->reduces(&l, &r));
 }
 
+/* A sum of equal integers is their number times one of them, known before any loop: so a mean over symbolic extents has its
+ * count (mlsi_emit_count_int). */
+static bool place_count(mlsi_lowering *d, const mlsi_node *node) {
+    mlsi_nest *n = d->n;
+    if (node->op != MLSI_OP_REDUCE_SUM) return false;
+    const mlsi_attr_reduce *a = node->attrs;
+    const mlsi_value_def *x = &d->f->values[node->in[0]];
+    const mlsi_node *from = x->kind == MLSI_VALUE_NODE ? &d->f->nodes[x->index] : NULL;
+    if (!from || from->op != MLSI_OP_FULL || !mlsi_dtype_is_int(x->type.dtype)) return false;
+    int64_t count = 1;
+    for (int64_t i = 0; i < a->axes.n; i++)
+        count = mlsi_nest_index(n, '*', count, x->type.dims[a->axes.v[i]]);
+    int32_t one =
+        mlsi_nest_int(n, x->type.dtype, ((const mlsi_attr_full *)from->attrs)->ivalue);
+    int32_t many = mlsi_nest_cast(n, mlsi_nest_index_value(n, count), x->type.dtype);
+    mlsi_lowered *v = &d->values[node->first_out];
+    v->place = MLSI_PLACE_CONST;
+    v->expr = mlsi_nest_op(n, MLSI_OP_MUL, x->type.dtype, many, one, -1);
+    return true;
+}
+
+/* Blocks that pass through unchanged are those of the parameter. */
+static bool place_blocks(mlsi_lowering *d, const mlsi_node *node) {
+    if (!mlsi_dtype_is_block(d->f->values[node->first_out].type.dtype)) return false;
+    const mlsi_lowered *x = &d->values[node->in[0]];
+    if ((node->op != MLSI_OP_COPY && node->op != MLSI_OP_BARRIER) ||
+        x->place != MLSI_PLACE_PARAM)
+        mlsi_lower_refuse(d, "makes blocks: ", mlsi_op_name(node->op));
+    d->values[node->first_out] = *x;
+    return true;
+}
+
 static void classify(mlsi_lowering *d) {
     for (int64_t i = 0; i < d->f->n_nodes; i++) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_op_def *def = mlsi_op_get(node->op);
-        if (has_nest(d, node)) {
+        if (place_blocks(d, node)) {
+            continue;
+        } else if (has_nest(d, node)) {
             if (d->nest_node >= 0)
                 mlsi_lower_refuse(d, "two nodes have loops of their own: ", mlsi_op_name(node->op));
             d->nest_node = (int32_t)i;
+        } else if (place_count(d, node)) {
+            continue;
         } else if (def->reduces) {
             d->values[node->first_out].place = MLSI_PLACE_ROW;
         } else if (!mlsi_lower_has_element(def)) {
             mlsi_lower_refuse(d, "no loops are known for ", mlsi_op_name(node->op));
         }
     }
+}
+
+/* ---- the function ------------------------------------------------------------------------------------ */
+
+static bool gives_blocks(const mlsi_lowering *d, int64_t o) {
+    return mlsi_dtype_is_block(d->f->values[d->f->outputs[o].value].type.dtype);
+}
+
+/* An output of blocks: the bytes of a parameter. */
+static void copy_blocks(mlsi_lowering *d, int64_t o) {
+    const mlsi_lowered *x = &d->values[d->f->outputs[o].value];
+    int64_t index[MLSYS_MAX_DIMS];
+    if (x->place != MLSI_PLACE_PARAM) mlsi_lower_refuse(d, "blocks must be an input", "");
+    int32_t from = bytes_of(d->n, x->buffer), to = bytes_of(d->n, (int32_t)(d->f->n_inputs + o));
+    if (d->n->status != MLSYS_OK) return;
+    int rank = d->n->buffers[to].rank;
+    for (int i = 0; i < rank; i++)
+        index[i] = mlsi_nest_for(d->n, MLSI_LOOP_SERIAL, "i", d->n->buffers[to].dims[i]);
+    mlsi_nest_store(d->n, to, index, mlsi_nest_load(d->n, from, index));
+    for (int i = 0; i < rank; i++)
+        mlsi_nest_end(d->n);
+}
+
+/* True where the outputs are blocks, which have no elements to compute. */
+static bool copy_outputs(mlsi_lowering *d) {
+    int64_t blocks = 0;
+    for (int64_t o = 0; o < d->f->n_outputs; o++)
+        blocks += gives_blocks(d, o);
+    if (blocks && (blocks < d->f->n_outputs || d->nest_node >= 0))
+        mlsi_lower_refuse(d, "outputs of blocks beside others", "");
+    for (int64_t o = 0; blocks && o < d->f->n_outputs; o++)
+        copy_blocks(d, o);
+    return blocks > 0;
 }
 
 mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name, mlsi_nest *n) {
@@ -104,11 +173,12 @@ mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name
     mlsi_nest_fail(n, MLSI_NEW_N(g->alloc, d.f->n_values + 1, &d.values));
     if (n->status == MLSYS_OK) place_values(&d);
     if (n->status == MLSYS_OK) classify(&d);
+    bool copied = n->status == MLSYS_OK && copy_outputs(&d);
     if (n->status == MLSYS_OK && d.nest_node >= 0) {
         const mlsi_node *node = &d.f->nodes[d.nest_node];
         mlsi_lower l = mlsi_lower_of(&d, node);
         mlsi_nest_fail(n, mlsi_op_get(node->op)->nest(&l));
-    } else if (n->status == MLSYS_OK) {
+    } else if (n->status == MLSYS_OK && !copied) {
         mlsi_lower_rows(&d);
     }
     mlsi_mem_free(g->alloc, d.values);

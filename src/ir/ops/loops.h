@@ -31,6 +31,9 @@ mlsys_status mlsi_loops_scatter(mlsi_lower *l);
 mlsys_status mlsi_loops_attention(mlsi_lower *l);
 mlsys_status mlsi_loops_attention_grad(mlsi_lower *l);
 
+/* loops_pool_grad.c */
+mlsys_status mlsi_loops_pool_grad(mlsi_lower *l);
+
 /* loops_quant.c, loops_quant_int8.c. An element of an operand of a block dtype, as f32. */
 int32_t mlsi_loops_block_element(mlsi_lower *l, int i, const int64_t *index);
 int32_t mlsi_loops_dequantize(mlsi_lower *l, int result, const int64_t *index);
