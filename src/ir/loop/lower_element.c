@@ -43,19 +43,30 @@ int32_t mlsi_lower_broadcast(mlsi_lower *l, int i, int rank, const int64_t *inde
 
 void mlsi_lower_lazy(mlsi_lower *l, int more) { l->driver->lazy += more; }
 
+int64_t mlsi_lower_bind(mlsi_lower *l, int32_t value, int64_t position, int64_t extent, bool wrap,
+                        const char *text) {
+    if (l->driver->lazy)
+        mlsi_lower_refuse(l->driver,
+                          "an index from data is read behind a guard: ", mlsi_op_name(l->node->op));
+    return mlsi_nest_bind_at(l->n, "at", value, position, extent, wrap, text);
+}
+
 /* ---- what is held ------------------------------------------------------------------------------------- */
 
 static int32_t find_held(const mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
     for (int64_t i = d->n_held - 1; i >= 0; i--) {
         const mlsi_held *h = &d->held[i];
-        if (h->value == value && !memcmp(h->index, index, sizeof *index * (size_t)rank))
+        bool open = h->depth <= d->n->depth && h->body == d->n->open[h->depth].stmt;
+        if (open && h->value == value && !memcmp(h->index, index, sizeof *index * (size_t)rank))
             return h->expr;
     }
     return -1;
 }
 
 static void hold(mlsi_lowering *d, int32_t value, int rank, const int64_t *index, int32_t expr) {
-    mlsi_held h = {.value = value, .expr = expr, .rank = rank};
+    int32_t depth = d->n->depth;
+    mlsi_held h = {
+        .value = value, .expr = expr, .rank = rank, .depth = depth, .body = d->n->open[depth].stmt};
     memcpy(h.index, index, sizeof *index * (size_t)rank);
     mlsys_status st = MLSI_GROW(d->n->alloc, &d->held, &d->cap_held, d->n_held + 1);
     mlsi_nest_fail(d->n, st);

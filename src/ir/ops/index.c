@@ -2,6 +2,7 @@
  * others are an error at run time. */
 #include "ir/ops/elementwise.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 
 #include <string.h>
 
@@ -93,6 +94,7 @@ const mlsi_op_def mlsi_op_def_gather = {
     .attrs_size = sizeof(mlsi_attr_axis),
     .attrs = gather_attrs,
     .infer = infer_gather,
+    .element = mlsi_loops_gather,
     .cost = cost_gather,
     .ref = ref_gather,
     .vjp = mlsi_vjp_gather,
@@ -167,6 +169,7 @@ const mlsi_op_def mlsi_op_def_embedding = {
     .attrs_size = sizeof(mlsi_attr_embedding),
     .attrs = embedding_attrs,
     .infer = infer_embedding,
+    .element = mlsi_loops_embedding,
     .cost = cost_embedding,
     .ref = ref_embedding,
     .vjp = mlsi_vjp_embedding,
