@@ -43,6 +43,14 @@ int32_t mlsi_lower_broadcast(mlsi_lower *l, int i, int rank, const int64_t *inde
 
 void mlsi_lower_lazy(mlsi_lower *l, int more) { l->driver->lazy += more; }
 
+int64_t mlsi_lower_bind(mlsi_lower *l, int32_t value, int64_t position, int64_t extent, bool wrap,
+                        const char *text) {
+    if (l->driver->lazy)
+        mlsi_lower_refuse(l->driver,
+                          "an index from data is read behind a guard: ", mlsi_op_name(l->node->op));
+    return mlsi_nest_bind_at(l->n, "at", value, position, extent, wrap, text);
+}
+
 /* ---- what is held ------------------------------------------------------------------------------------- */
 
 /* Loops of an op's own rule end unseen by the driver, so a let's scope is asked of the nest. What is out of scope lies on

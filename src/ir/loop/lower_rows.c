@@ -194,7 +194,8 @@ static void find_rows(mlsi_lowering *d, const mlsi_node **first) {
 void mlsi_lower_rows(mlsi_lowering *d) {
     const mlsi_node *first;
     find_rows(d, &first);
-    bool whole = true; /* the outputs are one element a row */
+    if (d->n->status != MLSYS_OK) return; /* an output may have fewer axes than the rows */
+    bool whole = true;                    /* the outputs are one element a row */
     for (int64_t o = 0; o < d->f->n_outputs; o++)
         whole &= output_type(d, o)->rank == d->row_rank;
     int opened = open_rows(d, whole && !first);

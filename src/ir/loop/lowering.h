@@ -19,9 +19,10 @@ typedef struct mlsi_lowered {
     bool filling; /* TEMP: the loop that fills it is open */
 } mlsi_lowered;
 
-/* An element that a let holds, while the body that it stands in is open: n->open[depth].stmt is body. */
+/* An element that a let holds, while the body that has the let is open. */
 typedef struct mlsi_held {
-    int32_t value, expr, rank, depth, body;
+    int32_t value, expr, rank;
+    int32_t depth, body; /* of the nest's open bodies; the body's statement */
     int64_t index[MLSYS_MAX_DIMS];
 } mlsi_held;
 
