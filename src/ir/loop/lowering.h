@@ -37,6 +37,7 @@ struct mlsi_lowering {
     int32_t lazy;      /* > 0: inside a guard: nothing may be computed ahead */
     int32_t nest_node; /* the one node with loops of its own, -1 = none */
     int32_t row_rank;  /* loops around rows */
+    int32_t space_rank, row_axis[MLSYS_MAX_DIMS]; /* the axes that they walk in values of this rank; in others the leading */
     int64_t row[MLSYS_MAX_DIMS], row_extent[MLSYS_MAX_DIMS];
     int32_t inner_rank; /* the open loops inside a row, when they walk all of it */
     int64_t inner[MLSYS_MAX_DIMS], inner_extent[MLSYS_MAX_DIMS];
@@ -51,6 +52,9 @@ int32_t mlsi_lower_value(mlsi_lowering *d, int32_t value, const int64_t *index);
 void mlsi_lower_hold(mlsi_lowering *d, int32_t value, const int64_t *index, int32_t expr);
 /* UNSUPPORTED, with the nest's name. */
 void mlsi_lower_refuse(mlsi_lowering *d, const char *why, const char *what);
+/* The axes of a value of this rank, those of the row loops first: dims or an index in this order, and back. */
+void mlsi_lower_split(const mlsi_lowering *d, int rank, const int64_t *from, int64_t *to);
+void mlsi_lower_join(const mlsi_lowering *d, int rank, const int64_t *from, int64_t *to);
 /* Loops over the reduced space, the terms, and the result at index (lower_rows.c). */
 int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int64_t *index);
 /* All outputs, row by row: reductions once a row, then what reads them. */
