@@ -14,6 +14,10 @@ static void end_loops(mlsi_lowering *d, int n, int64_t held) {
         d->values[v].filling = false;
 }
 
+static bool is_reduction(const mlsi_lowering *d, const mlsi_node *node) {
+    return d->values[node->first_out].place == MLSI_PLACE_ROW;
+}
+
 /* ---- reductions --------------------------------------------------------------------------------------- */
 
 static int64_t product(mlsi_nest *n, int rank, const int64_t *extents) {
@@ -134,13 +138,13 @@ static void find_readers(const mlsi_lowering *d, uint64_t *readers) {
     const mlsi_func *f = d->f;
     int reductions = 0;
     for (int64_t i = 0; i < f->n_nodes; i++)
-        reductions += mlsi_op_get(f->nodes[i].op)->reduces != NULL;
+        reductions += is_reduction(d, &f->nodes[i]);
     for (int64_t i = 0; i < f->n_outputs; i++)
         readers[f->outputs[i].value] |= (uint64_t)1 << 63;
     for (int64_t i = f->n_nodes - 1; i >= 0; i--) {
         const mlsi_node *node = &f->nodes[i];
         uint64_t set = readers[node->first_out];
-        if (mlsi_op_get(node->op)->reduces) {
+        if (is_reduction(d, node)) {
             reductions--;
             set = (uint64_t)1 << (reductions < 62 ? reductions : 62);
         }
@@ -176,7 +180,7 @@ static void keep_rows(mlsi_lowering *d, const uint64_t *readers) {
 static void find_rows(mlsi_lowering *d, const mlsi_node **first) {
     *first = NULL;
     for (int64_t i = 0; i < d->f->n_nodes && !*first; i++)
-        if (mlsi_op_get(d->f->nodes[i].op)->reduces) *first = &d->f->nodes[i];
+        if (is_reduction(d, &d->f->nodes[i])) *first = &d->f->nodes[i];
     const mlsi_type *t = *first ? &d->f->values[(*first)->first_out].type : output_type(d, 0);
     d->row_rank = t->rank;
     while (*first && d->row_rank && t->dims[d->row_rank - 1] == 1)
@@ -209,7 +213,7 @@ void mlsi_lower_rows(mlsi_lowering *d) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_type *t = &d->f->values[node->first_out].type;
         int64_t index[MLSYS_MAX_DIMS] = {0};
-        if (!mlsi_op_get(node->op)->reduces) continue;
+        if (!is_reduction(d, node)) continue;
         bool rows = t->rank >= d->row_rank &&
                     !memcmp(t->dims, d->row_extent, sizeof t->dims[0] * (size_t)d->row_rank);
         for (int k = d->row_rank; k < t->rank; k++)
