@@ -80,25 +80,20 @@ static bool has_nest(mlsi_lowering *d, const mlsi_node *node) {
     return def->nest && !(def->reduces && def->reduces(&l, &r));
 }
 
-/* A sum of equal integers is their number times one of them, known before any loop: so a mean over symbolic extents has its
- * count (mlsi_emit_count_int). */
-static bool place_count(mlsi_lowering *d, const mlsi_node *node) {
-    mlsi_nest *n = d->n;
-    if (node->op != MLSI_OP_REDUCE_SUM) return false;
+/* Composites count a symbolic extent by a sum of equal integers: that is their number times the integer. -1 = not so. */
+static int32_t counted(mlsi_lowering *d, const mlsi_node *node) {
     const mlsi_attr_reduce *a = node->attrs;
+    if (node->op != MLSI_OP_REDUCE_SUM) return -1;
     const mlsi_value_def *x = &d->f->values[node->in[0]];
-    const mlsi_node *from = x->kind == MLSI_VALUE_NODE ? &d->f->nodes[x->index] : NULL;
-    if (!from || from->op != MLSI_OP_FULL || !mlsi_dtype_is_int(x->type.dtype)) return false;
+    const mlsi_node *full = x->kind == MLSI_VALUE_NODE ? &d->f->nodes[x->index] : node;
+    if (full->op != MLSI_OP_FULL || !mlsi_dtype_is_int(x->type.dtype)) return -1;
     int64_t count = 1;
     for (int64_t i = 0; i < a->axes.n; i++)
-        count = mlsi_nest_index(n, '*', count, x->type.dims[a->axes.v[i]]);
-    int32_t one =
-        mlsi_nest_int(n, x->type.dtype, ((const mlsi_attr_full *)from->attrs)->ivalue);
-    int32_t many = mlsi_nest_cast(n, mlsi_nest_index_value(n, count), x->type.dtype);
-    mlsi_lowered *v = &d->values[node->first_out];
-    v->place = MLSI_PLACE_CONST;
-    v->expr = mlsi_nest_op(n, MLSI_OP_MUL, x->type.dtype, many, one, -1);
-    return true;
+        count = mlsi_nest_index(d->n, '*', count, x->type.dims[a->axes.v[i]]);
+    int64_t value = ((const mlsi_attr_full *)full->attrs)->ivalue;
+    int32_t n = mlsi_nest_index_value(d->n, count);
+    n = mlsi_nest_op(d->n, MLSI_OP_MUL, 0, n, mlsi_nest_int(d->n, MLSYS_I64, value), -1);
+    return mlsi_nest_cast(d->n, n, x->type.dtype);
 }
 
 /* Blocks that pass through unchanged are those of the parameter. */
@@ -116,14 +111,16 @@ static void classify(mlsi_lowering *d) {
     for (int64_t i = 0; i < d->f->n_nodes; i++) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_op_def *def = mlsi_op_get(node->op);
-        if (place_blocks(d, node)) {
+        int32_t count = counted(d, node);
+        if (count >= 0) {
+            d->values[node->first_out].place = MLSI_PLACE_CONST;
+            d->values[node->first_out].expr = count;
+        } else if (place_blocks(d, node)) {
             continue;
         } else if (has_nest(d, node)) {
             if (d->nest_node >= 0)
                 mlsi_lower_refuse(d, "two nodes have loops of their own: ", mlsi_op_name(node->op));
             d->nest_node = (int32_t)i;
-        } else if (place_count(d, node)) {
-            continue;
         } else if (def->reduces) {
             d->values[node->first_out].place = MLSI_PLACE_ROW;
         } else if (!mlsi_lower_has_element(def)) {

@@ -7,7 +7,7 @@
 typedef enum mlsi_place {
     MLSI_PLACE_INLINE = 0, /* computed where it is read */
     MLSI_PLACE_PARAM,      /* element of buffer */
-    MLSI_PLACE_CONST,      /* expr */
+    MLSI_PLACE_CONST,      /* expr, without loop variables */
     MLSI_PLACE_ROW,        /* one value per row: expr, valid while row_known */
     MLSI_PLACE_TEMP        /* one row in LOCAL memory once it is filled */
 } mlsi_place;
