@@ -2,7 +2,7 @@
  * the reference interpreter, on every instruction set of this machine. Many rows share one module: a compiler's start costs
  * more than their code. */
 #include "ir/codegen/codegen.h"
-#include "support/loop_case.h"
+#include "support/loop_call.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,160 +1,123 @@
 #include "support/loop_case.h"
 
+#include "ir/loop/lower.h"
+#include "ir/passes/passes.h"
+
 #include <check.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static mlsys_status build(mlsi_ctx *ctx, const op_variant *v, bool symbolic, bool one,
-                          mlsi_graph *g) {
-    int32_t in[KC_OPERANDS], out[KC_OPERANDS];
-    if (!symbolic) return op_variant_graph(ctx, v, g);
-    mlsys_status st = op_variant_symbolic(ctx, v, one, g, in, out);
-    for (int o = 0; o < v->n_out && st == MLSYS_OK; o++)
-        st = mlsi_build_output(g, 0, NULL, out[o]);
-    return st;
+static const char *name_of(const loop_case *c, const loop_part *p, const char *name) {
+    return p->node < 0 ? name : mlsi_op_name(c->g->funcs[0].nodes[p->node].op);
 }
 
-void lc_free(lc_call *w) {
-    if (w->built) mlsi_nest_free(&w->n);
-    mlsi_graph_free(&w->loops);
-    mlsi_graph_free(&w->g);
+/* The node alone; symbols have the codes that they have in c->g. */
+static mlsys_status node_graph(const mlsi_graph *from, const mlsi_node *node, mlsi_graph *g) {
+    int32_t in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
+    ck_assert_int_eq(mlsi_graph_init(g, from->ctx), MLSYS_OK);
+    ck_assert_int_eq(mlsi_symtab_copy(&g->symbols, &from->symbols), MLSYS_OK);
+    for (int i = 0; i < node->n_in; i++) {
+        in[i] = -1;
+        if (node->in[i] >= 0)
+            MLSI_TRY(mlsi_build_input(g, 0, NULL, mlsi_type_of(from, 0, node->in[i]), &in[i]));
+    }
+    MLSI_TRY(mlsi_build_node(g, 0, node->op, node->attrs, node->n_in, in, node->n_out, out));
+    for (int o = 0; o < node->n_out; o++)
+        MLSI_TRY(mlsi_build_output(g, 0, NULL, out[o]));
+    return MLSYS_OK;
 }
 
-lc_call *lc_lower(mlsi_ctx *ctx, const op_variant *v, int mode) {
-    bool symbolic = mode != LC_FIXED, one = mode == LC_ONE_SYMBOL;
-    lc_call *w = calloc(1, sizeof *w);
-    ck_assert_ptr_nonnull(w);
-    int n = (int)strlen(op_variant_text(v, w->text, 512));
-    snprintf(w->text + n, sizeof w->text - (size_t)n, "%s",
-             !symbolic ? ""
-             : one     ? ", one symbol"
-                       : ", symbols");
-    w->symbolic = symbolic;
-    mlsys_status st = build(ctx, v, symbolic, one, &w->g);
-    w->built = st == MLSYS_OK;
-    ck_assert_msg(w->built || symbolic, "%s: %s", w->text, mlsys_last_error());
-    if (build(ctx, v, symbolic, one, &w->loops) != MLSYS_OK || !w->built) return w;
-    mlsi_pass_ctx p = {.g = &w->loops};
-    st = mlsi_decompose_to_loops(&p, 0);
-    ck_assert_msg(st == MLSYS_OK, "%s: decompose: %s", w->text, mlsys_last_error());
-    for (int64_t i = 0; i < w->loops.funcs[0].n_nodes; i++)
-        w->own_loops |= mlsi_op_get(w->loops.funcs[0].nodes[i].op)->nest != NULL;
-    w->st = mlsi_lower_func(&w->loops, 0, mlsi_op_name(v->op), &w->n);
-    ck_assert_msg(w->st == MLSYS_OK || w->st == MLSYS_E_UNSUPPORTED, "%s: lower: %s", w->text,
-                  mlsys_last_error());
-    return w;
+static mlsys_status lower_nodes(loop_case *c, const char *name) {
+    const mlsi_func *f = &c->g->funcs[0];
+    loop_case_free(c);
+    c->parts = calloc((size_t)f->n_nodes + 1, sizeof *c->parts);
+    ck_assert_ptr_nonnull(c->parts);
+    for (int64_t i = 0; i < f->n_nodes; i++) {
+        loop_part *p = &c->parts[c->n_parts++];
+        p->node = (int32_t)i;
+        mlsys_status st = node_graph(c->g, &f->nodes[i], &p->g);
+        ck_assert_msg(st == MLSYS_OK, "%s: node %lld: %s", name, (long long)i, mlsys_last_error());
+        MLSI_TRY(mlsi_lower_func(&p->g, 0, name_of(c, p, name), &p->n));
+    }
+    return MLSYS_OK;
+}
+
+mlsys_status loop_case_lower(mlsi_graph *g, const char *name, loop_case *out) {
+    mlsi_pass_ctx p = {.g = g};
+    *out = (loop_case){.g = g, .n_parts = 1};
+    out->parts = calloc(1, sizeof *out->parts);
+    ck_assert_ptr_nonnull(out->parts);
+    out->parts[0].node = -1;
+    ck_assert_int_eq(mlsi_graph_init(&out->parts[0].g, g->ctx), MLSYS_OK);
+    mlsys_status st = mlsi_decompose_to_loops(&p, 0);
+    ck_assert_msg(st == MLSYS_OK, "%s: decompose: %s", name, mlsys_last_error());
+    st = mlsi_lower_func(g, 0, name, &out->parts[0].n);
+    return st == MLSYS_E_UNSUPPORTED ? lower_nodes(out, name) : st;
+}
+
+void loop_case_free(loop_case *c) {
+    for (int64_t i = 0; i < c->n_parts; i++) {
+        if (c->parts[i].n.alloc) mlsi_nest_free(&c->parts[i].n);
+        mlsi_graph_free(&c->parts[i].g);
+    }
+    free(c->parts);
+    c->parts = NULL;
+    c->n_parts = 0;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------- */
+
+static kc_tensor value_tensor(const loop_case *c, kc_rng *r, int32_t value,
+                              const int64_t *binding) {
+    const mlsi_type *t = mlsi_type_of(c->g, 0, value);
+    int64_t shape[MLSYS_MAX_DIMS] = {0};
+    for (int d = 0; d < t->rank; d++)
+        ck_assert_int_eq(mlsi_dim_eval(&c->g->symbols, t->dims[d], binding, &shape[d]), MLSYS_OK);
+    return kc_tensor_new(r, t->dtype, t->rank, shape, KC_DENSE);
+}
+
+/* values: views of what is there; the node's results are made. */
+static mlsys_status run_node(const loop_case *c, const loop_part *p, const int64_t *binding,
+                             kc_rng *r, kc_tensor *made, mlsi_view *values) {
+    const mlsi_node *node = &c->g->funcs[0].nodes[p->node];
+    mlsi_view params[2 * MLSI_MAX_OPERANDS];
+    int n = 0;
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0) params[n++] = values[node->in[i]];
+    for (int32_t v = node->first_out; v < node->first_out + node->n_out; v++) {
+        made[v] = value_tensor(c, r, v, binding);
+        params[n++] = values[v] = made[v].view;
+    }
+    return mlsi_nest_interpret(&p->n, binding, params);
+}
 
 static uint64_t dense_bytes(const mlsi_view *v) {
     const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
     return (uint64_t)(mlsi_view_count(v) / info->block_elems * info->block_bytes);
 }
 
-static bool same_element(const mlsi_view *a, const mlsi_view *b, int64_t i) {
-    if (!memcmp(kc_at(a, i), kc_at(b, i), (size_t)mlsi_dtype_size(a->dtype))) return true;
-    return mlsi_dtype_is_float(a->dtype) && isnan(kc_get_f(a, i)) && isnan(kc_get_f(b, i));
-}
-
-static void require_same(const lc_call *w, int o, const kc_tensor *want, const kc_tensor *got) {
-    const mlsi_view *a = &want->view, *b = &got->view;
-    uint64_t bytes = dense_bytes(b), head = (uint64_t)((unsigned char *)b->data - got->block);
-    if (memcmp(got->block, got->before, head) ||
-        memcmp(got->block + head + bytes, got->before + head + bytes, got->bytes - head - bytes))
-        ck_abort_msg("%s: bytes around result %d changed", w->text, o);
-    if (!memcmp(a->data, b->data, bytes)) return;
-    if (mlsi_dtype_is_block(a->dtype)) ck_abort_msg("%s: blocks of result %d differ", w->text, o);
-    for (int64_t i = 0, n = mlsi_view_count(a); i < n; i++)
-        if (!same_element(a, b, i))
-            ck_abort_msg("%s: result %d element %lld is %.17g, expected %.17g", w->text, o,
-                         (long long)i, kc_get_f(b, i), kc_get_f(a, i));
-}
-
-static kc_tensor dense(const lc_call *w, kc_rng *r, int32_t value, const int64_t *binding) {
-    const mlsi_type *t = mlsi_type_of(&w->g, 0, value);
-    int64_t shape[MLSYS_MAX_DIMS] = {0};
-    for (int d = 0; d < t->rank; d++)
-        ck_assert_int_eq(mlsi_dim_eval(&w->g.symbols, t->dims[d], binding, &shape[d]), MLSYS_OK);
-    return kc_tensor_new(r, t->dtype, t->rank, shape, KC_DENSE);
-}
-
-typedef struct run {
-    kc_tensor in[KC_OPERANDS], want[KC_OPERANDS], got[KC_OPERANDS];
-    mlsi_view in_views[KC_OPERANDS], want_views[KC_OPERANDS], params[2 * KC_OPERANDS];
-    int n_in, n_out;
-} run;
-
-static void make_run(const lc_call *w, const op_variant *v, kc_rng *r, const int64_t *binding,
-                     run *c) {
-    memset(c, 0, sizeof *c);
-    const mlsi_func *f = &w->g.funcs[0];
-    for (int i = 0; i < v->n_in; i++) {
-        if (v->in[i].absent) continue;
-        kc_tensor *x = &c->in[c->n_in];
-        *x = dense(w, r, f->inputs[c->n_in], binding);
-        op_operand_fill(r, x, &v->in[i]);
-        c->params[c->n_in] = c->in_views[c->n_in] = x->view;
-        c->n_in++;
+mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mlsi_view *params) {
+    const mlsi_func *f = &c->g->funcs[0];
+    if (c->parts[0].node < 0) return mlsi_nest_interpret(&c->parts[0].n, binding, params);
+    kc_tensor *made = calloc((size_t)f->n_values + 1, sizeof *made);
+    mlsi_view *values = calloc((size_t)f->n_values + 1, sizeof *values);
+    kc_rng r = kc_seed(1);
+    mlsys_status st = MLSYS_OK;
+    ck_assert(made && values);
+    for (int64_t i = 0; i < f->n_inputs; i++)
+        values[f->inputs[i]] = params[i];
+    for (int32_t v = 0; v < f->n_values; v++)
+        if (f->values[v].kind == MLSI_VALUE_CONST)
+            values[v] = mlsi_tensor_view_of(c->g->consts[f->values[v].index]);
+    for (int64_t i = 0; i < c->n_parts && st == MLSYS_OK; i++)
+        st = run_node(c, &c->parts[i], binding, &r, made, values);
+    for (int64_t o = 0; o < f->n_outputs && st == MLSYS_OK; o++) {
+        const mlsi_view *y = &values[f->outputs[o].value];
+        memcpy(params[f->n_inputs + o].data, y->data, dense_bytes(y));
     }
-    for (c->n_out = 0; c->n_out < v->n_out; c->n_out++) {
-        int o = c->n_out;
-        c->want[o] = dense(w, r, f->outputs[o].value, binding);
-        c->got[o] = dense(w, r, f->outputs[o].value, binding);
-        c->want_views[o] = c->want[o].view;
-        c->params[c->n_in + o] = c->got[o].view;
-    }
-}
-
-static void free_run(run *c) {
-    for (int i = 0; i < c->n_in; i++)
-        kc_tensor_free(&c->in[i]);
-    for (int o = 0; o < c->n_out; o++) {
-        kc_tensor_free(&c->want[o]);
-        kc_tensor_free(&c->got[o]);
-    }
-}
-
-/* The graph's interpreter and the nest's on the same inputs. */
-static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int64_t *binding,
-                    lc_runner fn, void *user, bool sentences) {
-    char sentence[512];
-    run c;
-    make_run(w, v, r, binding, &c);
-    mlsys_status want =
-        mlsi_interpret(&w->g, 0, c.n_in, c.in_views, c.n_out, c.want_views); /* may refuse data */
-    snprintf(sentence, sizeof sentence, "%s", want == MLSYS_OK ? "" : mlsys_last_error());
-    ck_assert_msg(want == MLSYS_OK || w->symbolic, "%s: %s", w->text, sentence);
-    mlsys_status got = fn(user, w, binding, c.params, c.n_in + c.n_out);
-    ck_assert_msg(got == want, "%s: loops: %s \"%s\", expected %s \"%s\"", w->text,
-                  mlsys_status_name(got), got == MLSYS_OK ? "" : mlsys_last_error(),
-                  mlsys_status_name(want), sentence);
-    if (sentences && got != MLSYS_OK)
-        ck_assert_msg(strstr(sentence, mlsys_last_error()) != NULL, "%s: \"%s\", expected \"%s\"",
-                      w->text, mlsys_last_error(), sentence);
-    for (int o = 0; o < c.n_out && got == MLSYS_OK; o++)
-        require_same(w, o, &c.want[o], &c.got[o]);
-    for (int i = 0; i < c.n_in; i++)
-        ck_assert_msg(!memcmp(c.in[i].block, c.in[i].before, c.in[i].bytes), "%s: input %d changed",
-                      w->text, i);
-    free_run(&c);
-}
-
-/* Extents of symbols: those of the row, then small and odd ones. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, lc_runner fn, void *user,
-                bool sentences) {
-    int64_t binding[LC_SYMBOLS] = {0}, n = w->g.symbols.n_symbols;
-    ck_assert_int_le(n, LC_SYMBOLS);
-    for (int k = 0; k < (w->symbolic ? 4 : 1); k++) {
-        for (int64_t s = 0; s < n; s++) {
-            const mlsi_symbol *y = &w->g.symbols.symbols[s];
-            int64_t least = y->min;
-            binding[s] = k == 0   ? w->symbolic ? strtoll(y->name + 1, NULL, 10) : least
-                         : k == 1 ? least
-                                  : kc_int(r, least, k == 2 ? 5 : 70);
-        }
-        compare(w, v, r, binding, fn, user, sentences);
-    }
+    for (int32_t v = 0; v < f->n_values; v++)
+        kc_tensor_free(&made[v]);
+    free(made);
+    free(values);
+    return st;
 }

@@ -1,35 +1,27 @@
-/* Calls of tests/op_cases.h as loops: what is lowered, and runs of it beside the reference interpreter. */
-#ifndef MLSI_TESTS_LOOP_CASE_H
-#define MLSI_TESTS_LOOP_CASE_H
+/* A graph as loops: one nest where its values share loops, else a nest per node, as if nothing were fused. */
+#ifndef MLSI_TEST_LOOP_CASE_H
+#define MLSI_TEST_LOOP_CASE_H
 
-#include "ir/loop/lower.h"
-#include "ir/passes/passes.h"
-#include "support/op_case.h"
+#include "ir/loop/nest.h"
+#include "support/kernel_case.h"
 
-enum { LC_SYMBOLS = 64 };
-
-/* One call, as a graph and as loops. */
-typedef struct lc_call {
-    mlsi_graph g, loops; /* the call; what was lowered */
+typedef struct loop_part {
+    mlsi_graph g; /* one node over its operands */
     mlsi_nest n;
-    mlsys_status st; /* of lowering */
-    bool built, symbolic;
-    bool own_loops; /* a node has loops of its own: they stay serial */
-    char text[560];
-} lc_call;
+    int32_t node; /* -1: the whole function */
+} loop_part;
 
-enum { LC_FIXED, LC_ONE_SYMBOL, LC_SYMBOLIC, LC_MODES };
+typedef struct loop_case {
+    mlsi_graph *g; /* decomposed; the caller's */
+    loop_part *parts;
+    int64_t n_parts;
+} loop_case;
 
-/* built = false where symbolic types are refused as not provable. Free with lc_free and free. */
-lc_call *lc_lower(mlsi_ctx *ctx, const op_variant *v, int mode);
-void lc_free(lc_call *w);
-
-/* How the nest is run: dims as in mlsi_nest_interpret. */
-typedef mlsys_status (*lc_runner)(void *user, const lc_call *w, const int64_t *dims,
-                                  const mlsi_view *params, int n_params);
-/* Runs under a few extents of the symbols, on fresh inputs: bits, or the failure, are the reference interpreter's; nothing
- * around results and no input is written. sentences: also the text of a failure. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, lc_runner run, void *user,
-                bool sentences);
+/* Decomposes function 0 of g to ops with loops of their own, and lowers it. UNSUPPORTED with the sentence of the first
+ * node that has none. Free it also after a failure. */
+mlsys_status loop_case_lower(mlsi_graph *g, const char *name, loop_case *out);
+/* The nests one after the other by the loop interpreter; params as for a nest of the whole. */
+mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mlsi_view *params);
+void loop_case_free(loop_case *c);
 
 #endif
