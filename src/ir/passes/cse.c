@@ -48,6 +48,7 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     const mlsi_node *twin = twin_of(rw, t->twins, node);
     if (twin) {
         MLSI_TRY(visit(rw, twin, both));
+        mlsi_rewrite_by(rw, MLSI_BY_IDENTITY, "attention_twin");
         return out[0] = both[0], MLSYS_OK;
     }
     mlsi_node key = *node;

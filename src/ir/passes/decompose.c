@@ -36,6 +36,7 @@ static mlsys_status decompose(mlsi_rewrite *rw, const mlsi_node *node, int32_t *
     for (int i = 0; i < node->n_in; i++)
         in[i] = mlsi_rewrite_operand(rw, node, i);
     *(int64_t *)rw->user += 1;
+    mlsi_rewrite_by(rw, MLSI_BY_DECOMPOSED, NULL);
     return def->decompose(rw->g, rw->func, node->attrs, node->n_in, in, node->n_out, out);
 }
 

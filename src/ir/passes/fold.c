@@ -99,6 +99,7 @@ static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *o
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     if (!foldable(rw, node)) return mlsi_rewrite_keep(rw, node, out);
     mlsys_status st = evaluate(rw, node, out);
+    if (st == MLSYS_OK) mlsi_rewrite_by(rw, MLSI_BY_FOLDED, NULL);
     if (mlsi_fault(MLSI_FAULT_FOLD_FAILS)) return st;
     /* A node that fails at run time (an index out of range) must fail there, not at compile. */
     return st == MLSYS_OK || st == MLSYS_E_NOMEM ? st : mlsi_rewrite_keep(rw, node, out);

@@ -5,6 +5,7 @@
 #include "core/ctx.h"
 #include "ir/graph/ir.h"
 #include "ir/ops/op_def.h"
+#include "ir/proof/proof.h"
 
 typedef struct mlsi_pass_ctx {
     mlsi_graph *g;
@@ -12,6 +13,8 @@ typedef struct mlsi_pass_ctx {
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_numerics numerics;
+    bool prove;       /* rewrites record certificates, and are refused when those do not hold */
+    const char *name; /* of the pass that runs; NULL outside the pipeline */
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {
@@ -24,7 +27,7 @@ typedef struct mlsi_pass {
 /* The table, in order, ended by name NULL. */
 extern const mlsi_pass mlsi_pipeline[];
 /* Run all passes but those named in off ("cse,fold"; NULL = none) over all functions, callees before
- * callers; verifies after each one when verify is set. Functions and constants that nobody needs any
+ * callers; verifies after each one when verify is set, and checks its certificates when p->prove is. Functions and constants that nobody needs any
  * more go. Errors name the pass; after one the graph can only be freed. */
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify);
 
@@ -59,11 +62,21 @@ typedef struct mlsi_rewrite {
     int32_t *const_value; /* per constant there was: its new value, -1 = not built */
     int64_t n_consts;
     void *user;
+    mlsi_certificate certificate; /* recorded when pass->prove is set */
+    mlsi_reason by; /* why the visited node's new values are equal: BY_SAME unless said */
+    const char *identity;
 } mlsi_rewrite;
 
 typedef mlsys_status (*mlsi_visit_fn)(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
 
+typedef mlsys_status (*mlsi_output_fn)(mlsi_rewrite *rw, int64_t i, int32_t *value);
+
 mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user);
+/* The same, and output (NULL: none) may put another value in the place of output i's new value. */
+mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit,
+                                   mlsi_output_fn output, void *user);
+/* The visit says why the values that it answers are equal to the node's: ir/proof/proof.h. */
+void mlsi_rewrite_by(mlsi_rewrite *rw, mlsi_reason by, const char *identity);
 /* The node unchanged, over mapped operands. */
 mlsys_status mlsi_rewrite_keep(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
 /* The new function's one value of a constant of the graph. */

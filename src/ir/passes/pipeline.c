@@ -50,6 +50,7 @@ mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
     for (const mlsi_pass *row = mlsi_pipeline; row->name; row++) {
         mlsys_status st = MLSYS_OK;
         if (named_in(off, row->name)) continue;
+        p->name = row->name;
         for (int64_t f = p->g->n_funcs - 1; f >= 0 && st == MLSYS_OK; f--) {
             st = row->run(p, (int32_t)f);
             if (st == MLSYS_OK && verify) st = mlsi_graph_verify(p->g);
