@@ -104,6 +104,7 @@ static mlsys_status own_output(mlsi_rewrite *rw, int64_t i, int32_t *value) {
     const mlsi_func *f = &rw->g->funcs[rw->func];
     const mlsi_node *node = mlsi_rewrite_def(rw, *value);
     int32_t v = *value;
+    if (mlsi_fault(MLSI_FAULT_LAYOUT_OUTPUT) && i) v = f->outputs[0].value;
     if (s->own[i]) return *value = s->own[i], MLSYS_OK;
     bool own = node && !(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW);
     for (int64_t j = 0; own && j < i; j++)

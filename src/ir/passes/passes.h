@@ -13,8 +13,11 @@ typedef struct mlsi_pass_ctx {
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_numerics numerics;
-    bool prove;       /* rewrites record certificates, and are refused when those do not hold */
+    bool prove;       /* rewrites record certificates and fail where those do not hold */
     const char *name; /* of the pass that runs; NULL outside the pipeline */
+    /* Told each certificate that held, while both functions are there; NULL: nobody. */
+    mlsys_status (*proved)(void *user, const mlsi_proof_claim *claim, const mlsi_certificate *c);
+    void *user;
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {

@@ -1,4 +1,5 @@
 /* Rebuilding a function, node by node. */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -41,6 +42,7 @@ static mlsys_status rebuild_outputs(mlsi_rewrite *rw, mlsi_output_fn output) {
     for (int64_t i = 0; i < rw->old.n_outputs; i++) {
         const mlsi_output *o = &rw->old.outputs[i];
         int32_t value = rw->map[o->value];
+        if (mlsi_fault(MLSI_FAULT_REWRITE_OUTPUT)) value = rw->map[rw->old.outputs[0].value];
         if (output) MLSI_TRY(output(rw, i, &value));
         MLSI_TRY(mlsi_build_output(rw->g, rw->func, o->name, value));
     }
@@ -54,7 +56,8 @@ static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_v
         if (def->kind == MLSI_VALUE_INPUT) {
             MLSI_TRY(mlsi_build_input(rw->g, rw->func, def->name, &def->type, &rw->map[v]));
             mlsi_func *made = &rw->g->funcs[rw->func];
-            made->donated[made->n_inputs - 1] = f->donated[def->index];
+            made->donated[made->n_inputs - 1] =
+                f->donated[def->index] || mlsi_fault(MLSI_FAULT_REWRITE_DONATED);
             MLSI_TRY(record(rw, (int32_t)v, MLSI_BY_INPUT, NULL));
         } else if (def->kind == MLSI_VALUE_CONST) {
             if (!live[v]) continue;
@@ -80,7 +83,9 @@ static mlsys_status prove(mlsi_rewrite *rw, int32_t func) {
                                     .func = func,
                                     .pass = rw->pass->name,
                                     .numerics = rw->pass->numerics};
-    return mlsi_check_certificate(&claim, &rw->certificate);
+    MLSI_TRY(mlsi_check_certificate(&claim, &rw->certificate));
+    if (!rw->pass->proved) return MLSYS_OK;
+    return rw->pass->proved(rw->pass->user, &claim, &rw->certificate);
 }
 
 mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user) {

@@ -70,7 +70,9 @@ static mlsys_status identity(mlsi_rewrite *rw, const mlsi_node *node, const int3
 static mlsys_status involution(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                                int32_t *out) {
     const mlsi_node *def = mlsi_rewrite_def(rw, in[0]);
-    if (def && def->op == node->op) *out = def->in[0];
+    bool undoes =
+        def && (def->op == node->op || (mlsi_fault(MLSI_FAULT_INVOLUTION_OP) && def->n_in == 1));
+    if (undoes && keeps_type(rw, node, def->in[0])) *out = def->in[0];
     return MLSYS_OK;
 }
 
@@ -93,6 +95,9 @@ static mlsys_status mul_one(mlsi_rewrite *rw, const mlsi_node *node, const int32
 
 static mlsys_status div_one(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                             int32_t *out) {
+    if (mlsi_fault(MLSI_FAULT_SIMPLIFY_OPERAND) && is_splat(rw, in[1], 1, 1) &&
+        keeps_type(rw, node, in[1]))
+        return *out = in[1], MLSYS_OK;
     if (is_splat(rw, in[1], 1, 1) && keeps_type(rw, node, in[0])) *out = in[0];
     return MLSYS_OK;
 }
@@ -122,11 +127,13 @@ static mlsys_status reshape_reshape(mlsi_rewrite *rw, const mlsi_node *node, con
 static int32_t compose(const mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                        mlsi_attr_transpose *a) {
     const mlsi_node *def = mlsi_rewrite_def(rw, in[0]);
-    *a = *(const mlsi_attr_transpose *)node->attrs;
+    const mlsi_attr_transpose *outer = node->attrs;
+    *a = *outer;
     if (!def || def->op != MLSI_OP_TRANSPOSE) return in[0];
     const mlsi_attr_transpose *inner = def->attrs;
     for (int64_t i = 0; i < a->perm.n; i++)
-        a->perm.v[i] = inner->perm.v[a->perm.v[i]];
+        a->perm.v[i] = mlsi_fault(MLSI_FAULT_TRANSPOSE_ORDER) ? outer->perm.v[inner->perm.v[i]]
+                                                              : inner->perm.v[outer->perm.v[i]];
     return def->in[0];
 }
 

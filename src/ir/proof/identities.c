@@ -115,6 +115,7 @@ static const char *reshape_of_reshape(const mlsi_value_check *k, const mlsi_node
     const int64_t *w = operand_words(k, node, 0);
     const mlsi_node *made = mlsi_node_of(&k->after, after);
     if (!is_node(w, MLSI_OP_RESHAPE)) return "the operand is no reshape";
+    if (is_operand(k, node, 0, after)) return "the new value is the inner reshape itself";
     if (!made || made->op != MLSI_OP_RESHAPE) return "the new value is no reshape";
     return w[MLSI_WORD_OPERANDS] == k->after_id[made->in[0]]
                ? NULL

@@ -187,7 +187,7 @@ static mlsys_status check_expanded(mlsi_value_check *k, const mlsi_node *node, i
                                    int32_t after, bool call) {
     int32_t ids[MLSI_MAX_OPERANDS];
     int64_t n_funcs = k->g->n_funcs;
-    if (call != (node->op == MLSI_OP_CALL)) return refuse(k, "the old value is no call");
+    if (call && node->op != MLSI_OP_CALL) return refuse(k, "the old value is no call");
     if (!call && !mlsi_op_get(node->op)->decompose) return refuse(k, "the op has no decomposition");
     mlsys_status st = call ? call_ids(k, node, k->before_id, ids) : decompose(k, node, ids);
     mlsi_graph_truncate(k->g, n_funcs);
