@@ -247,15 +247,30 @@ void mlsi_nest_add(mlsi_nest *n, int32_t acc, int64_t position, int32_t value, i
     if (n->status == MLSYS_OK) add_stmt(n, &s);
 }
 
+/* s: the rest of the statement. */
+static int64_t add_bind(mlsi_nest *n, mlsi_ls s, const char *name, int32_t value, int64_t extent) {
+    s.var = mlsi_nest_var(n, name, extent);
+    s.value = mlsi_nest_cast(n, value, MLSYS_I64);
+    if (n->status == MLSYS_OK) add_stmt(n, &s);
+    return n->status == MLSYS_OK ? n->vars[s.var].code : 0;
+}
+
 int64_t mlsi_nest_bind(mlsi_nest *n, const char *name, int32_t value, int64_t extent, bool clamp,
                        const char *text) {
     mlsi_ls s = stmt_of(MLSI_LS_BIND);
-    s.var = mlsi_nest_var(n, name, extent);
-    s.value = mlsi_nest_cast(n, value, MLSYS_I64);
     s.clamp = clamp;
     s.text = text;
-    if (n->status == MLSYS_OK) add_stmt(n, &s);
-    return n->status == MLSYS_OK ? n->vars[s.var].code : 0;
+    return add_bind(n, s, name, value, extent);
+}
+
+int64_t mlsi_nest_bind_at(mlsi_nest *n, const char *name, int32_t value, int64_t position,
+                          int64_t extent, bool wrap, const char *text) {
+    mlsi_ls s = stmt_of(MLSI_LS_BIND);
+    s.wrap = wrap;
+    s.text = text;
+    s.n_index = 1;
+    s.index[0] = position;
+    return add_bind(n, s, name, value, extent);
 }
 
 /* ---- expressions -------------------------------------------------------------------------------------- */

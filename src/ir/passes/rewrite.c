@@ -22,9 +22,8 @@ void mlsi_rewrite_by(mlsi_rewrite *rw, mlsi_reason by, const char *identity) {
     rw->identity = identity;
 }
 
-static mlsys_status record(mlsi_rewrite *rw, int32_t value, mlsi_reason by, const char *identity) {
-    if (!rw->pass->prove) return MLSYS_OK;
-    return mlsi_certificate_add(&rw->certificate, value, rw->map[value], by, identity);
+static void record(mlsi_rewrite *rw, int32_t value, mlsi_reason by, const char *identity) {
+    if (rw->why) rw->why[value] = (mlsi_proof_pair){value, -1, by, identity};
 }
 
 static mlsys_status rebuild_node(mlsi_rewrite *rw, const mlsi_node *node, mlsi_visit_fn visit) {
@@ -33,7 +32,7 @@ static mlsys_status rebuild_node(mlsi_rewrite *rw, const mlsi_node *node, mlsi_v
     MLSI_TRY(visit(rw, node, out));
     for (int i = 0; i < node->n_out; i++) {
         rw->map[node->first_out + i] = out[i];
-        MLSI_TRY(record(rw, node->first_out + i, rw->by, rw->identity));
+        record(rw, node->first_out + i, rw->by, rw->identity);
     }
     return MLSYS_OK;
 }
@@ -58,11 +57,11 @@ static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_v
             mlsi_func *made = &rw->g->funcs[rw->func];
             made->donated[made->n_inputs - 1] =
                 f->donated[def->index] || mlsi_fault(MLSI_FAULT_REWRITE_DONATED);
-            MLSI_TRY(record(rw, (int32_t)v, MLSI_BY_INPUT, NULL));
+            record(rw, (int32_t)v, MLSI_BY_INPUT, NULL);
         } else if (def->kind == MLSI_VALUE_CONST) {
             if (!live[v]) continue;
             MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &rw->map[v]));
-            MLSI_TRY(record(rw, (int32_t)v, MLSI_BY_CONSTANT, NULL));
+            record(rw, (int32_t)v, MLSI_BY_CONSTANT, NULL);
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
             bool used = false;
@@ -76,16 +75,19 @@ static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_v
 
 /* The new body stands at func, the old one at rw->func. */
 static mlsys_status prove(mlsi_rewrite *rw, int32_t func) {
-    if (!rw->pass->prove) return MLSYS_OK;
-    const mlsi_proof_claim claim = {.g = rw->g,
-                                    .before = rw->func,
-                                    .after = func,
-                                    .func = func,
-                                    .pass = rw->pass->name,
-                                    .numerics = rw->pass->numerics};
-    MLSI_TRY(mlsi_check_certificate(&claim, &rw->certificate));
-    if (!rw->pass->proved) return MLSYS_OK;
-    return rw->pass->proved(rw->pass->user, &claim, &rw->certificate);
+    const mlsi_pass_ctx *p = rw->pass;
+    const mlsi_proof_claim claim = {rw->g, rw->func, func, func, p->name, p->numerics};
+    mlsi_certificate c;
+    mlsys_status st = MLSYS_OK;
+    if (!rw->why) return MLSYS_OK;
+    mlsi_certificate_init(&c, rw->g->alloc, p->name, p->numerics, func);
+    for (int32_t v = 0; v < rw->old.n_values && st == MLSYS_OK; v++)
+        if (rw->map[v] >= 0)
+            st = mlsi_certificate_add(&c, v, rw->map[v], rw->why[v].by, rw->why[v].identity);
+    if (st == MLSYS_OK) st = mlsi_check_certificate(&claim, &c);
+    if (st == MLSYS_OK && p->proved) st = p->proved(p->user, &claim, &c);
+    mlsi_certificate_free(&c);
+    return st;
 }
 
 mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user) {
@@ -98,12 +100,12 @@ mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn
     uint8_t *live = NULL;
     mlsi_rewrite rw = {.pass = p, .g = g, .user = user};
     MLSI_TRY(mlsi_func_add(g, g->funcs[func].name, &rw.func));
-    mlsi_certificate_init(&rw.certificate, g->alloc, p->name, p->numerics, func);
     rw.old = g->funcs[func];
     rw.n_consts = g->n_consts;
     mlsys_status st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.map);
     if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.n_consts + 1, &rw.const_value);
     if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &live);
+    if (st == MLSYS_OK && p->prove) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.why);
     if (st == MLSYS_OK) {
         memset(rw.map, 0xff, sizeof *rw.map * (size_t)(rw.old.n_values + 1));
         memset(rw.const_value, 0xff, sizeof *rw.const_value * (size_t)(rw.n_consts + 1));
@@ -118,7 +120,7 @@ mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn
         st = prove(&rw, func);
     }
     mlsi_graph_truncate(g, rw.func);
-    mlsi_certificate_free(&rw.certificate);
+    mlsi_mem_free(g->alloc, rw.why);
     mlsi_mem_free(g->alloc, rw.map);
     mlsi_mem_free(g->alloc, rw.const_value);
     mlsi_mem_free(g->alloc, live);

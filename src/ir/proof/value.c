@@ -15,9 +15,12 @@ static mlsys_status refuse(mlsi_value_check *k, const char *why) {
 
 /* ---- expressions of a function's values ----------------------------------------------------------------------- */
 
-/* Results of a node over known operands; -1 while one is not known. */
-static mlsys_status node_ids(mlsi_value_check *k, const mlsi_node *node, const int32_t *ids,
-                             int32_t *out) {
+static mlsys_status decompose(mlsi_value_check *k, const mlsi_func *f, const mlsi_node *node,
+                              const int32_t *ids, bool expand, int32_t *out);
+
+/* Results of a node over known operands; -1 while one is not known. expand: a composite is its primitives. */
+static mlsys_status node_ids(mlsi_value_check *k, const mlsi_func *f, const mlsi_node *node,
+                             const int32_t *ids, bool expand, int32_t *out) {
     int64_t words[MAX_WORDS] = {MLSI_WORD_NODE, (int64_t)node->op, 0, node->n_out, node->n_in};
     int n = MLSI_WORD_OPERANDS;
     size_t bytes = mlsi_op_get(node->op)->attrs_size;
@@ -32,6 +35,7 @@ static mlsys_status node_ids(mlsi_value_check *k, const mlsi_node *node, const i
             return MLSYS_OK;
     }
     if (node->op == MLSI_OP_COPY) return out[0] = ids[node->in[0]], MLSYS_OK;
+    if (expand && mlsi_op_get(node->op)->decompose) return decompose(k, f, node, ids, true, out);
     memcpy(words + n, node->attrs, bytes);
     n += (int)(bytes / sizeof(int64_t));
     for (int i = 0; i < node->n_out; i++) {
@@ -41,82 +45,82 @@ static mlsys_status node_ids(mlsi_value_check *k, const mlsi_node *node, const i
     return MLSYS_OK;
 }
 
+static mlsys_status leaf_id(mlsi_value_check *k, const mlsi_value_def *def, int32_t *id) {
+    const int64_t leaf[2] = {def->kind == MLSI_VALUE_INPUT ? MLSI_WORD_INPUT : MLSI_WORD_CONST,
+                             def->index};
+    return mlsi_tuple(&k->t, leaf, 2, id);
+}
+
 static mlsys_status call_ids(mlsi_value_check *k, const mlsi_node *node, const int32_t *ids,
-                             int32_t *out);
+                             bool expand, int32_t *out);
 
 /* args: expressions of the inputs, NULL = inputs of the claim. grouped: calls to look into, NULL = none. */
 static mlsys_status func_ids(mlsi_value_check *k, const mlsi_func *f, const int32_t *args,
-                             const uint8_t *grouped, int32_t *ids) {
+                             const bool *grouped, bool expand, int32_t *ids) {
     for (int64_t v = 0; v < f->n_values; v++) {
         const mlsi_value_def *def = &f->values[v];
         if (def->kind == MLSI_VALUE_INPUT && args) {
             ids[v] = args[def->index];
         } else if (def->kind != MLSI_VALUE_NODE) {
-            int64_t leaf[2] = {def->kind == MLSI_VALUE_INPUT ? MLSI_WORD_INPUT : MLSI_WORD_CONST,
-                               def->index};
-            MLSI_TRY(mlsi_tuple(&k->t, leaf, 2, &ids[v]));
+            MLSI_TRY(leaf_id(k, def, &ids[v]));
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
             if (grouped && grouped[def->index])
-                MLSI_TRY(call_ids(k, node, ids, ids + v));
+                MLSI_TRY(call_ids(k, node, ids, true, ids + v));
             else
-                MLSI_TRY(node_ids(k, node, ids, ids + v));
+                MLSI_TRY(node_ids(k, f, node, ids, expand, ids + v));
         }
     }
     return MLSYS_OK;
 }
 
 /* Results of a function over arguments; -1 where an argument is not known. */
-static mlsys_status body_ids(mlsi_value_check *k, const mlsi_func *f, const int32_t *args,
+static mlsys_status body_ids(mlsi_value_check *k, int32_t func, const int32_t *args, bool expand,
                              int32_t *out) {
+    const mlsi_func f = k->g->funcs[func]; /* by value: the array moves */
     int32_t *ids;
-    MLSI_TRY(MLSI_NEW_N(k->g->alloc, f->n_values + 1, &ids));
-    mlsys_status st = func_ids(k, f, args, NULL, ids);
-    for (int64_t i = 0; i < f->n_outputs; i++)
-        out[i] = ids[f->outputs[i].value];
+    MLSI_TRY(MLSI_NEW_N(k->g->alloc, f.n_values + 1, &ids));
+    mlsys_status st = func_ids(k, &f, args, NULL, expand, ids);
+    for (int64_t i = 0; i < f.n_outputs; i++)
+        out[i] = ids[f.outputs[i].value];
     mlsi_mem_free(k->g->alloc, ids);
     return st;
 }
 
 static mlsys_status call_ids(mlsi_value_check *k, const mlsi_node *node, const int32_t *ids,
-                             int32_t *out) {
+                             bool expand, int32_t *out) {
     const mlsi_attr_control *c = node->attrs;
     int32_t args[MLSI_MAX_OPERANDS];
     for (int i = 0; i < node->n_in; i++)
         args[i] = ids[node->in[i]];
-    return body_ids(k, &k->g->funcs[c->fn1], args, out);
+    return body_ids(k, (int32_t)c->fn1, args, expand, out);
 }
 
 /* ---- helper functions of the graph: decompositions and folded nodes ---------------------------------------------- */
 
-/* Appends a function with the node's operands as inputs, or, when they are constants, as those. */
-static mlsys_status open_helper(mlsi_value_check *k, const mlsi_node *node, bool constants,
-                                int32_t *func, int32_t *in) {
-    MLSI_TRY(mlsi_func_add(k->g, "proof", func));
+static mlsys_status decompose_into(mlsi_value_check *k, const mlsi_func *f, const mlsi_node *node,
+                                   const int32_t *ids, bool expand, int32_t *results) {
+    int32_t func, in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS], args[MLSI_MAX_OPERANDS], n = 0;
+    MLSI_TRY(mlsi_func_add(k->g, "proof", &func));
     for (int i = 0; i < node->n_in; i++) {
         in[i] = -1;
         if (node->in[i] < 0) continue;
-        int32_t id = k->before_id[node->in[i]];
-        if (constants)
-            MLSI_TRY(mlsi_build_const_value(k->g, *func, (int32_t)mlsi_tuple_words(&k->t, id)[1],
-                                            &in[i]));
-        else
-            MLSI_TRY(
-                mlsi_build_input(k->g, *func, NULL, &k->before.values[node->in[i]].type, &in[i]));
+        args[n++] = ids[node->in[i]];
+        MLSI_TRY(mlsi_build_input(k->g, func, NULL, &f->values[node->in[i]].type, &in[i]));
     }
-    return MLSYS_OK;
-}
-
-static mlsys_status decompose(mlsi_value_check *k, const mlsi_node *node, int32_t *ids) {
-    int32_t func, in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS], args[MLSI_MAX_OPERANDS], n = 0;
-    MLSI_TRY(open_helper(k, node, false, &func, in));
     MLSI_TRY(mlsi_op_get(node->op)->decompose(k->g, func, node->attrs, node->n_in, in, node->n_out,
                                               out));
-    for (int i = 0; i < node->n_in; i++)
-        if (node->in[i] >= 0) args[n++] = k->before_id[node->in[i]];
     for (int i = 0; i < node->n_out; i++)
         MLSI_TRY(mlsi_build_output(k->g, func, NULL, out[i]));
-    return body_ids(k, &k->g->funcs[func], args, ids);
+    return body_ids(k, func, args, expand, results);
+}
+
+static mlsys_status decompose(mlsi_value_check *k, const mlsi_func *f, const mlsi_node *node,
+                              const int32_t *ids, bool expand, int32_t *out) {
+    int64_t n_funcs = k->g->n_funcs;
+    mlsys_status st = decompose_into(k, f, node, ids, expand, out);
+    mlsi_graph_truncate(k->g, n_funcs);
+    return st;
 }
 
 /* Does the reference make these bytes of the node's constants? */
@@ -125,7 +129,13 @@ static mlsys_status evaluate(mlsi_value_check *k, const mlsi_node *node, int res
     int32_t func, in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
     mlsi_layout l;
     mlsi_view v;
-    MLSI_TRY(open_helper(k, node, true, &func, in));
+    MLSI_TRY(mlsi_func_add(k->g, "proof", &func));
+    for (int i = 0; i < node->n_in; i++) {
+        in[i] = -1;
+        if (node->in[i] < 0) continue;
+        const int64_t *words = mlsi_tuple_words(&k->t, k->before_id[node->in[i]]);
+        MLSI_TRY(mlsi_build_const_value(k->g, func, (int32_t)words[1], &in[i]));
+    }
     MLSI_TRY(mlsi_build_node(k->g, func, node->op, node->attrs, node->n_in, in, node->n_out, out));
     MLSI_TRY(mlsi_build_output(k->g, func, NULL, out[result]));
     MLSI_TRY(mlsi_type_layout(&k->g->symbols, mlsi_type_of(k->g, func, out[result]), NULL, &l));
@@ -186,23 +196,24 @@ static mlsys_status check_folded(mlsi_value_check *k, const mlsi_node *node, int
 static mlsys_status check_expanded(mlsi_value_check *k, const mlsi_node *node, int result,
                                    int32_t after, bool call) {
     int32_t ids[MLSI_MAX_OPERANDS];
-    int64_t n_funcs = k->g->n_funcs;
     if (call && node->op != MLSI_OP_CALL) return refuse(k, "the old value is no call");
     if (!call && !mlsi_op_get(node->op)->decompose) return refuse(k, "the op has no decomposition");
-    mlsys_status st = call ? call_ids(k, node, k->before_id, ids) : decompose(k, node, ids);
-    mlsi_graph_truncate(k->g, n_funcs);
-    MLSI_TRY(st);
+    if (call)
+        MLSI_TRY(call_ids(k, node, k->before_id, false, ids));
+    else
+        MLSI_TRY(decompose(k, &k->before, node, k->before_id, false, ids));
     if (ids[result] != k->after_id[after] || ids[result] < 0)
         return refuse(k, "the new value is another expression");
     return MLSYS_OK;
 }
 
+/* Composites are compared by their primitives: a body may hold either. */
 static mlsys_status check_grouped(mlsi_value_check *k, const mlsi_node *node, int result,
                                   int32_t after) {
     int32_t ids[MLSI_MAX_OPERANDS];
     const mlsi_node *made = mlsi_node_of(&k->after, after);
     if (!made || made->op != MLSI_OP_CALL) return refuse(k, "the new value is no call");
-    MLSI_TRY(node_ids(k, node, k->before_id, ids));
+    MLSI_TRY(node_ids(k, &k->before, node, k->before_id, true, ids));
     if (ids[result] < 0 || ids[result] != k->after_id[after])
         return refuse(k, "the body is another expression");
     return MLSYS_OK;
@@ -260,31 +271,30 @@ static mlsys_status refused(const mlsi_value_check *k, const char *what) {
                      k->before.name, what);
 }
 
-/* Old values in order: paired ones are proved, those in between are what their operands make them. */
+static mlsys_status refused_pair(const mlsi_value_check *k, const mlsi_proof_pair *p) {
+    return mlsi_fail(MLSYS_E_INTERNAL, "certificate of %s, function %s: %%%d -> %%%d (%s%s%s): %s",
+                     k->claim->pass, k->before.name, p->before, p->after, reason_name(p),
+                     p->identity ? " " : "", p->identity ? p->identity : "", k->why);
+}
+
+/* Old values in order: paired ones are proved; others, dead or inside a group, are what their operands make them. */
 static mlsys_status check_pairs(mlsi_value_check *k, const mlsi_certificate *c) {
+    int32_t ids[MLSI_MAX_OPERANDS];
     int64_t next = 0;
     for (int32_t v = 0; v < k->before.n_values; v++) {
         const mlsi_proof_pair *p = next < c->n_pairs ? &c->pairs[next] : NULL;
         const mlsi_node *node = mlsi_node_of(&k->before, v);
         if (p && p->before == v) {
             MLSI_TRY(check_pair(k, p));
-            if (k->why)
-                return mlsi_fail(
-                    MLSYS_E_INTERNAL, "certificate of %s, function %s: %%%d -> %%%d (%s%s%s): %s",
-                    k->claim->pass, k->before.name, p->before, p->after, reason_name(p),
-                    p->identity ? " " : "", p->identity ? p->identity : "", k->why);
+            if (k->why) return refused_pair(k, p);
             k->before_id[v] = k->after_id[p->after];
             k->image[v] = p->after;
             next++;
         } else if (node) {
-            int32_t ids[MLSI_MAX_OPERANDS];
-            MLSI_TRY(node_ids(k, node, k->before_id, ids));
+            MLSI_TRY(node_ids(k, &k->before, node, k->before_id, k->has_groups, ids));
             k->before_id[v] = ids[v - node->first_out];
         } else {
-            int64_t leaf[2] = {k->before.values[v].kind == MLSI_VALUE_INPUT ? MLSI_WORD_INPUT
-                                                                            : MLSI_WORD_CONST,
-                               k->before.values[v].index};
-            MLSI_TRY(mlsi_tuple(&k->t, leaf, 2, &k->before_id[v]));
+            MLSI_TRY(leaf_id(k, &k->before.values[v], &k->before_id[v]));
         }
     }
     return next == c->n_pairs ? MLSYS_OK
@@ -319,7 +329,8 @@ static void mark_groups(mlsi_value_check *k, const mlsi_certificate *c) {
         const mlsi_proof_pair *p = &c->pairs[i];
         if (p->by != MLSI_BY_GROUPED || p->after < 0 || p->after >= k->after.n_values) continue;
         const mlsi_node *made = mlsi_node_of(&k->after, p->after);
-        if (made && made->op == MLSI_OP_CALL) k->grouped[made - k->after.nodes] = 1;
+        if (made && made->op == MLSI_OP_CALL)
+            k->grouped[made - k->after.nodes] = k->has_groups = true;
     }
 }
 
@@ -335,7 +346,7 @@ static mlsys_status check(mlsi_value_check *k, const mlsi_certificate *c) {
     memset(k->before_id, 0xff, sizeof *k->before_id * (size_t)k->before.n_values);
     memset(k->image, 0xff, sizeof *k->image * (size_t)k->before.n_values);
     mark_groups(k, c);
-    MLSI_TRY(func_ids(k, &k->after, NULL, k->grouped, k->after_id));
+    MLSI_TRY(func_ids(k, &k->after, NULL, k->grouped, false, k->after_id));
     MLSI_TRY(check_pairs(k, c));
     return check_interface(k);
 }

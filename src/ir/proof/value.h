@@ -24,8 +24,9 @@ typedef struct mlsi_value_check {
     mlsi_tuples t;
     int32_t *before_id, *after_id; /* per value: its expression, -1 = not known */
     int32_t *image;                /* per old value: the new value of its pair, -1 = none */
-    uint8_t *grouped;              /* per new node: its result is claimed to be a group */
-    const char *why;               /* of the refusal, static; NULL so far */
+    bool *grouped;                 /* per new node: its result is claimed to be a group */
+    bool has_groups;
+    const char *why; /* of the refusal, static; NULL so far */
 } mlsi_value_check;
 
 /* NULL when the identity makes new value `after` of the old node, else what is missing. */
