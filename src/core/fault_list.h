@@ -225,6 +225,24 @@ MLSI_FAULT_ROW(FOLD_FAILS, "src/ir/passes/fold.c", "unit/check_passes",
                "an op over constants that fails at run time fails to compile")
 MLSI_FAULT_ROW(INLINE_ARGS, "src/ir/passes/inline.c", "unit/check_passes",
                "a callee gets its first argument for all of them")
+MLSI_FAULT_ROW(SIMPLIFY_OPERAND, "src/ir/passes/simplify.c", "unit/check_proof",
+               "x / 1 is taken for 1")
+MLSI_FAULT_ROW(INVOLUTION_OP, "src/ir/passes/simplify.c", "unit/check_proof",
+               "neg and not undo any op")
+MLSI_FAULT_ROW(TRANSPOSE_ORDER, "src/ir/passes/simplify.c", "unit/check_proof",
+               "two transposes become one in the wrong order")
+MLSI_FAULT_ROW(FOLD_BITS, "src/ir/passes/fold.c", "unit/check_proof",
+               "a bit of a folded constant is wrong")
+MLSI_FAULT_ROW(CSE_OPERAND, "src/ir/passes/cse.c", "unit/check_proof",
+               "nodes that differ in the last operand become one")
+MLSI_FAULT_ROW(DECOMPOSE_OPERAND, "src/ir/passes/decompose.c", "unit/check_proof",
+               "a decomposition gets the second operand for the first")
+MLSI_FAULT_ROW(REWRITE_OUTPUT, "src/ir/passes/rewrite.c", "unit/check_proof",
+               "every output is the first one")
+MLSI_FAULT_ROW(REWRITE_DONATED, "src/ir/passes/rewrite.c", "unit/check_proof",
+               "a rewrite donates inputs that the caller keeps")
+MLSI_FAULT_ROW(LAYOUT_OUTPUT, "src/ir/passes/layout.c", "unit/check_proof",
+               "outputs that need memory of their own get a copy of the first one")
 MLSI_FAULT_ROW(BOUND_LEAK, "src/run/bound.c", "oom/check_oom",
                "a binding that runs out of memory leaks what it had")
 MLSI_FAULT_ROW(API_LOCALE, "src/api/api.h", "unit/check_locale",
