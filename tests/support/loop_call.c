@@ -17,7 +17,7 @@ static mlsys_status build(mlsi_ctx *ctx, const op_variant *v, bool symbolic, boo
 }
 
 void lc_free(lc_call *w) {
-    if (w->built) mlsi_nest_free(&w->n);
+    loop_case_free(&w->c);
     mlsi_graph_free(&w->loops);
     mlsi_graph_free(&w->g);
 }
@@ -36,12 +36,7 @@ lc_call *lc_lower(mlsi_ctx *ctx, const op_variant *v, int mode) {
     w->built = st == MLSYS_OK;
     ck_assert_msg(w->built || symbolic, "%s: %s", w->text, mlsys_last_error());
     if (build(ctx, v, symbolic, one, &w->loops) != MLSYS_OK || !w->built) return w;
-    mlsi_pass_ctx p = {.g = &w->loops};
-    st = mlsi_decompose_to_loops(&p, 0);
-    ck_assert_msg(st == MLSYS_OK, "%s: decompose: %s", w->text, mlsys_last_error());
-    for (int64_t i = 0; i < w->loops.funcs[0].n_nodes; i++)
-        w->own_loops |= mlsi_op_get(w->loops.funcs[0].nodes[i].op)->nest != NULL;
-    w->st = mlsi_lower_func(&w->loops, 0, mlsi_op_name(v->op), &w->n);
+    w->st = loop_case_lower(&w->loops, mlsi_op_name(v->op), &w->c);
     ck_assert_msg(w->st == MLSYS_OK || w->st == MLSYS_E_UNSUPPORTED, "%s: lower: %s", w->text,
                   mlsys_last_error());
     return w;
@@ -119,7 +114,7 @@ static void free_run(run *c) {
 
 /* The graph's interpreter and the nest's on the same inputs. */
 static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int64_t *binding,
-                    lc_runner fn, void *user, bool sentences) {
+                    loop_part_fn fn, void *user, bool sentences) {
     char sentence[512];
     run c;
     make_run(w, v, r, binding, &c);
@@ -127,7 +122,7 @@ static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int6
         mlsi_interpret(&w->g, 0, c.n_in, c.in_views, c.n_out, c.want_views); /* may refuse data */
     snprintf(sentence, sizeof sentence, "%s", want == MLSYS_OK ? "" : mlsys_last_error());
     ck_assert_msg(want == MLSYS_OK || w->symbolic, "%s: %s", w->text, sentence);
-    mlsys_status got = fn(user, w, binding, c.params, c.n_in + c.n_out);
+    mlsys_status got = loop_case_run_by(&w->c, binding, c.params, fn, user);
     ck_assert_msg(got == want, "%s: loops: %s \"%s\", expected %s \"%s\"", w->text,
                   mlsys_status_name(got), got == MLSYS_OK ? "" : mlsys_last_error(),
                   mlsys_status_name(want), sentence);
@@ -143,7 +138,7 @@ static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int6
 }
 
 /* Extents of symbols: those of the row, then small and odd ones. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, lc_runner fn, void *user,
+void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, loop_part_fn fn, void *user,
                 bool sentences) {
     int64_t binding[LC_SYMBOLS] = {0}, n = w->g.symbols.n_symbols;
     ck_assert_int_le(n, LC_SYMBOLS);

@@ -4,6 +4,7 @@
 
 #include "ir/loop/lower.h"
 #include "ir/passes/passes.h"
+#include "support/loop_case.h"
 #include "support/op_case.h"
 
 enum { LC_SYMBOLS = 64 };
@@ -11,10 +12,9 @@ enum { LC_SYMBOLS = 64 };
 /* One call, as a graph and as loops. */
 typedef struct lc_call {
     mlsi_graph g, loops; /* the call; what was lowered */
-    mlsi_nest n;
+    loop_case c;
     mlsys_status st; /* of lowering */
     bool built, symbolic;
-    bool own_loops; /* a node has loops of its own: they stay serial */
     char text[560];
 } lc_call;
 
@@ -24,12 +24,9 @@ enum { LC_FIXED, LC_ONE_SYMBOL, LC_SYMBOLIC, LC_MODES };
 lc_call *lc_lower(mlsi_ctx *ctx, const op_variant *v, int mode);
 void lc_free(lc_call *w);
 
-/* How the nest is run: dims as in mlsi_nest_interpret. */
-typedef mlsys_status (*lc_runner)(void *user, const lc_call *w, const int64_t *dims,
-                                  const mlsi_view *params, int n_params);
 /* Runs under a few extents of the symbols, on fresh inputs: bits, or the failure, are the reference interpreter's; nothing
  * around results and no input is written. sentences: also the text of a failure. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, lc_runner run, void *user,
+void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, loop_part_fn run, void *user,
                 bool sentences);
 
 #endif
