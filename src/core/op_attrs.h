@@ -34,6 +34,10 @@ typedef struct mlsi_attr_slice {
 typedef struct mlsi_attr_axes {
     mlsi_list axes;
 } mlsi_attr_axes; /* reverse */
+typedef struct mlsi_attr_batch_sum {
+    mlsi_list axes; /* empty = all */
+    int64_t dtype;  /* of the result; 0 = x's */
+} mlsi_attr_batch_sum;
 /* Negative low/high crop. */
 typedef struct mlsi_attr_pad {
     mlsi_list low, high;

@@ -67,7 +67,7 @@ static mlsys_status infer_conv(mlsi_infer *t) {
         else
             MLSI_TRY(mlsi_infer_window_extent(t, &axis, false, &t->out[0].dims[2 + d]));
     }
-    return MLSYS_OK;
+    return mlsi_infer_addend(t, 2);
 }
 
 typedef struct conv_walk {
@@ -128,7 +128,8 @@ static mlsys_status ref_conv(const mlsi_ref_args *a) {
         c.group_out = index[1] % out_group;
         for (int d = 0; d < c.spatial; d++)
             c.at_out[d] = index[2 + d];
-        mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(y->dtype), k, conv_pair, &c));
+        double addend = mlsi_ref_addend(a, 2, i);
+        mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(y->dtype), addend, k, conv_pair, &c));
     }
     return MLSYS_OK;
 }
@@ -161,10 +162,10 @@ static const mlsi_attr_desc conv_attrs[] = {
 
 const mlsi_op_def mlsi_op_def_conv = {
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .min_out = 1,
     .max_out = 1,
-    .operands = "x, w",
+    .operands = "x, w, addend?",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
     .narrow = MLSI_NARROW_COMPUTES,
     .attrs_size = sizeof(mlsi_attr_conv),
@@ -183,7 +184,8 @@ const mlsi_op_def mlsi_op_def_conv = {
         "Cout/groups, "
         "kernel...], x is met where p + low - t * dilation is a multiple of stride; extent (L - 1) "
         "* stride + "
-        "dilation * (k - 1) + 1 + output_pad - low - high.",
+        "dilation * (k - 1) + 1 + output_pad - low - high. addend, of y's type: the segments along "
+        "K are added to it, as in dot_general.",
     .special = "Padding is multiplied too: 0 * inf in w gives NaN. No channels or an empty kernel "
                "give +0.",
     .onnx = "Conv, ConvTranspose"};

@@ -108,6 +108,7 @@ mlsys_status mlsi_vjp_conv(mlsi_vjp *v) {
     if (v->wanted[1])
         v->din[1] = at->transposed ? filter_adjoint(&e, at, v->dout[0], v->in[0], v->in[1])
                                    : filter_adjoint(&e, at, v->in[0], v->dout[0], v->in[1]);
+    if (v->n_in > 2 && v->wanted[2]) v->din[2] = v->dout[0];
     return e.st;
 }
 

@@ -172,6 +172,8 @@ mlsys_status mlsi_infer_axis(const mlsi_infer *t, const char *what, int64_t rank
 mlsys_status mlsi_infer_broadcast(const mlsi_infer *t, int first, int n, mlsi_type *out);
 /* Product of dims. */
 mlsys_status mlsi_infer_product(const mlsi_infer *t, const int64_t *dims, int n, int64_t *out);
+/* An optional addend, present or not, is of the type of result 0, which is known. */
+mlsys_status mlsi_infer_addend(const mlsi_infer *t, int operand);
 /* Extent must be provably >= 0. */
 mlsys_status mlsi_infer_extent(const mlsi_infer *t, const char *what, int64_t dim);
 

@@ -71,9 +71,12 @@ void mlsi_ref_move(const mlsi_view *to, int64_t to_linear, const mlsi_view *from
 
 /* The canonical tree with multiplication and 1. */
 double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
-/* "Products along K": pair(user, k, &a, &b) gives the k-th factors. */
-double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, double *a, double *b),
-                    void *user);
+/* "Products along K": pair(user, k, &a, &b) gives the k-th factors. The chain of segments begins with addend: -0,
+ * which changes no sum, where there is none. */
+double mlsi_ref_dot(bool f64, double addend, int64_t k,
+                    void (*pair)(void *user, int64_t k, double *a, double *b), void *user);
+/* Element i of an optional addend, -0 where it is absent. */
+double mlsi_ref_addend(const mlsi_ref_args *r, int operand, int64_t i);
 
 /* An index operand's value: [-n, n) -> [0, n), else an error that names op, operand and position.
  */
