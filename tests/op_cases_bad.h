@@ -246,6 +246,9 @@ OP_BAD(conv, "f32[1,3,7]; f32[4,3,3]", "pads=[1]", 1, MLSYS_E_ARG,
        "attribute pads: 1 entries, expected 2")
 OP_BAD(conv, "f32[1,4,7]; f32[3,2,3]", "groups=2", 1, MLSYS_E_SHAPE, "does not fit the channels")
 OP_BAD(conv, "i32[1,3,7]; i32[4,3,3]", "", 1, MLSYS_E_DTYPE, "conv: operand 0 (x): dtype i32")
+OP_BAD(conv, "f32[1,3,7]; f32[3,4,3]", "transposed=true, strides=[2], output_pads=[B]", 1,
+       MLSYS_E_ARG, "output_pads: B outside [0,2)")
+OP_BAD(pad, "f32[L]", "low=[0], high=[-B]", 1, MLSYS_E_SHAPE, "may be negative")
 OP_BAD(conv, "f32[1,3,7]; f32[4,3,3]; f32[4,5]", "", 1, MLSYS_E_SHAPE,
        "conv: operand 2 (addend): f32[4,5], expected f32[1,4,5]")
 OP_BAD(conv, "f32[1,3,7]; f32[4,3,0]", "", 1, MLSYS_E_SHAPE, "kernel: extent 0")

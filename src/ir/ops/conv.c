@@ -29,13 +29,16 @@ static mlsys_status infer_groups(const mlsi_infer *t, const mlsi_attr_conv *at,
 static mlsys_status transposed_extent(const mlsi_infer *t, const mlsi_window_axis *w, int64_t extra,
                                       int64_t *out) {
     mlsi_symtab *tab = t->symbols;
-    int64_t span = w->dilation * (w->kernel - 1) + 1 + extra - w->low - w->high - w->stride;
-    if (extra < 0 || extra >= (w->stride > w->dilation ? w->stride : w->dilation))
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute output_pads: %lld outside [0,%lld)",
-                               (long long)extra,
-                               (long long)(w->stride > w->dilation ? w->stride : w->dilation));
-    MLSI_TRY(mlsi_dim_op(tab, '*', w->extent, w->stride, out));
-    MLSI_TRY(mlsi_dim_op(tab, span < 0 ? '-' : '+', *out, span < 0 ? -span : span, out));
+    int64_t most = w->stride > w->dilation ? w->stride : w->dilation, lo, hi;
+    char a[128];
+    mlsi_dim_range(tab, extra, &lo, &hi);
+    if (lo < 0 || hi >= most)
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute output_pads: %s outside [0,%lld)",
+                               mlsi_dim_text(tab, extra, a, sizeof a), (long long)most);
+    MLSI_TRY(mlsi_dim_combine(tab, 1 - w->dilation - w->low - w->high - w->stride, w->dilation,
+                              w->kernel, out));
+    MLSI_TRY(mlsi_dim_combine(tab, *out, w->stride, w->extent, out));
+    MLSI_TRY(mlsi_dim_combine(tab, *out, 1, extra, out));
     return mlsi_infer_extent(t, "result", *out);
 }
 
@@ -155,7 +158,7 @@ static const mlsi_attr_desc conv_attrs[] = {
      .offset = offsetof(mlsi_attr_conv, transposed),
      .help = "the transposed map; w is [C, Cout/groups, kernel...]"},
     {.name = "output_pads",
-     .kind = MLSI_ATTR_LIST,
+     .kind = MLSI_ATTR_DIMS,
      .offset = offsetof(mlsi_attr_conv, output_pads),
      .help = "transposed: cells added behind each spatial axis of the result; empty: 0"},
     {.name = NULL}};
