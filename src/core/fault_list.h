@@ -77,6 +77,8 @@ MLSI_FAULT_ROW(OPS_SUM_LANES, "src/ir/ops/scalar.c", "unit/check_ops_values",
                "the canonical sum runs in one lane")
 MLSI_FAULT_ROW(OPS_DOT_TAIL, "src/ir/ops/scalar.c", "unit/check_ops_values",
                "a last segment of one product is dropped")
+MLSI_FAULT_ROW(OPS_ADDEND_LAST, "src/ir/ops/scalar.c", "unit/check_accumulation",
+               "an addend is added behind the segments")
 MLSI_FAULT_ROW(OPS_SCAN_CHAIN, "src/ir/ops/scan.c", "unit/check_ops_values",
                "a scan is one chain instead of segments of 64")
 MLSI_FAULT_ROW(OPS_MAX_DROPS_NAN, "src/ir/ops/reference.h", "unit/check_ops_values",
@@ -251,6 +253,8 @@ MLSI_FAULT_ROW(IR_ESCAPE, "src/ir/graph/print.c", "fuzz/replay_ir",
                "quotes in names are printed as they are")
 MLSI_FAULT_ROW(IR_TYPES, "src/ir/graph/parse.c", "unit/check_graph_text",
                "the types written in IR text are not compared with the op's")
+MLSI_FAULT_ROW(ADJOINT_FILTER_SHIFT, "src/ir/ops/gradient_window.c", "unit/check_symbolic_windows",
+               "a filter's adjoint over a symbolic extent reads x one cell off")
 MLSI_FAULT_ROW(ADJOINT_OVERWRITE, "src/autodiff/reverse.c", "conformance/check_gradients",
                "the adjoint of a value with several uses is the last one, not the sum")
 MLSI_FAULT_ROW(ADJOINT_ORDER, "src/autodiff/reverse.c", "conformance/check_gradients",
@@ -279,6 +283,8 @@ MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/model/file_write.c", "unit/check_model_save",
                "what was written before a failure is left beside the old file")
 MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer_bits",
                "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_SUM_APART, "src/train/sums.c", "unit/check_accumulation",
+               "each call's gradients are made apart and then added")
 MLSI_FAULT_ROW(TRAIN_SUM_STALE, "src/train/step_graph.c", "unit/check_trainer_bits",
                "sums of gradients are not begun anew after an update")
 MLSI_FAULT_ROW(TRAIN_NO_MEAN, "src/train/update.c", "unit/check_trainer_bits",

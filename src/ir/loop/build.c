@@ -249,7 +249,7 @@ void mlsi_nest_store(mlsi_nest *n, int32_t buffer, const int64_t *index, int32_t
 }
 
 int32_t mlsi_nest_acc(mlsi_nest *n, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count) {
-    mlsi_acc acc = {.kind = kind, .dtype = dtype, .count = count};
+    mlsi_acc acc = {.kind = kind, .dtype = dtype, .count = count, .init = -1};
     mlsi_ls s = stmt_of(MLSI_LS_ACC);
     char name[32];
     if (n->status != MLSYS_OK) return -1;

@@ -233,8 +233,19 @@ static mlsys_status run_add(mlsi_machine *m, const mlsi_ls *s) {
     return mlsi_machine_acc_add(m, s->ref, position, a, b);
 }
 
-static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
+static mlsys_status run_acc(mlsi_machine *m, const mlsi_ls *s) {
+    const mlsi_acc *a = &m->n->accs[s->ref];
     int64_t count;
+    uint64_t init = 0;
+    MLSI_TRY(index_of(m, a->count, &count));
+    if (a->init >= 0) MLSI_TRY(eval(m, a->init, &init));
+    MLSI_TRY(mlsi_machine_acc_begin(m, s->ref, count));
+    m->accs[s->ref].init = init;
+    m->accs[s->ref].init_known = a->init >= 0;
+    return MLSYS_OK;
+}
+
+static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     switch (s->kind) {
     case MLSI_LS_FOR: return run_for(m, s);
     case MLSI_LS_LET: return eval(m, s->value, &m->lets[s->ref]);
@@ -242,9 +253,7 @@ static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     case MLSI_LS_STORE: return store(m, s);
     case MLSI_LS_IF: return run_if(m, s);
     case MLSI_LS_ALLOC: return alloc_local(m, s->ref);
-    case MLSI_LS_ACC:
-        MLSI_TRY(index_of(m, m->n->accs[s->ref].count, &count));
-        return mlsi_machine_acc_begin(m, s->ref, count);
+    case MLSI_LS_ACC: return run_acc(m, s);
     case MLSI_LS_ADD: return run_add(m, s);
     case MLSI_LS_BIND: return run_bind(m, s);
     case MLSI_LS_BARRIER:

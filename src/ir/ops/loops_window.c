@@ -24,6 +24,7 @@ bool mlsi_loops_conv_space(mlsi_lower *l, mlsi_reduction *r) {
     const mlsi_type *w = mlsi_lower_in(l, 1);
     int64_t out;
     r->kind = MLSI_ACC_DOT;
+    r->addend = mlsi_lower_has(l, 2) ? 2 : 0;
     r->dtype = compute_type(w->dtype);
     r->rank = w->rank - 1;
     group_channels(l, &r->extents[0], &out);
