@@ -225,6 +225,24 @@ MLSI_FAULT_ROW(FOLD_FAILS, "src/ir/passes/fold.c", "unit/check_passes",
                "an op over constants that fails at run time fails to compile")
 MLSI_FAULT_ROW(INLINE_ARGS, "src/ir/passes/inline.c", "unit/check_passes",
                "a callee gets its first argument for all of them")
+MLSI_FAULT_ROW(SIMPLIFY_OPERAND, "src/ir/passes/simplify.c", "unit/check_proof",
+               "x / 1 is taken for 1")
+MLSI_FAULT_ROW(INVOLUTION_OP, "src/ir/passes/simplify.c", "unit/check_proof",
+               "neg and not undo any op")
+MLSI_FAULT_ROW(TRANSPOSE_ORDER, "src/ir/passes/simplify.c", "unit/check_proof",
+               "two transposes become one in the wrong order")
+MLSI_FAULT_ROW(FOLD_BITS, "src/ir/passes/fold.c", "unit/check_proof",
+               "a bit of a folded constant is wrong")
+MLSI_FAULT_ROW(CSE_OPERAND, "src/ir/passes/cse.c", "unit/check_proof",
+               "nodes that differ in the last operand become one")
+MLSI_FAULT_ROW(DECOMPOSE_OPERAND, "src/ir/passes/decompose.c", "unit/check_proof",
+               "a decomposition gets the second operand for the first")
+MLSI_FAULT_ROW(REWRITE_OUTPUT, "src/ir/passes/rewrite.c", "unit/check_proof",
+               "every output is the first one")
+MLSI_FAULT_ROW(REWRITE_DONATED, "src/ir/passes/rewrite.c", "unit/check_proof",
+               "a rewrite donates inputs that the caller keeps")
+MLSI_FAULT_ROW(LAYOUT_OUTPUT, "src/ir/passes/layout.c", "unit/check_proof",
+               "outputs that need memory of their own get a copy of the first one")
 MLSI_FAULT_ROW(BOUND_LEAK, "src/run/bound.c", "oom/check_oom",
                "a binding that runs out of memory leaks what it had")
 MLSI_FAULT_ROW(API_LOCALE, "src/api/api.h", "unit/check_locale",
@@ -313,6 +331,28 @@ MLSI_FAULT_ROW(TAPE_VIEW, "src/run/tape.c", "unit/check_tape_views",
                "a view of recorded memory counts as an unrelated constant")
 MLSI_FAULT_ROW(TAPE_WRITTEN, "src/run/exec.c", "unit/check_tape",
                "a program's writes to given outputs and donated inputs leave no trace")
+MLSI_FAULT_ROW(DIM_WINDOW_LOW, "src/ir/graph/dims_floor.c", "unit/check_prove",
+               "a remainder over a variable counts as less than the divisor without being >= 0")
+MLSI_FAULT_ROW(DIM_WINDOW_HIGH, "src/ir/graph/dims_floor.c", "unit/check_prove",
+               "a remainder over a variable counts as below the divisor unproved")
+MLSI_FAULT_ROW(DIM_FACTOR_REST, "src/ir/graph/dims_floor.c", "unit/check_prove",
+               "a common factor is cut out of a division though what is left may carry (BO-09)")
+MLSI_FAULT_ROW(PROVE_EXTENT_END, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a variable reaches its extent")
+MLSI_FAULT_ROW(PROVE_SIGN, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a coefficient of unknown sign is taken for not negative")
+MLSI_FAULT_ROW(PROVE_FLOOR_LOW, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a quotient is taken for exact")
+MLSI_FAULT_ROW(PROVE_FACT_SIGN, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a fact is multiplied by what may be negative")
+MLSI_FAULT_ROW(PROVE_LOWER_END, "src/ir/loop/prove.c", "unit/check_nest",
+               "only the upper end of a subscript is proved")
+MLSI_FAULT_ROW(MAP_OVERLAP, "src/ir/loop/prove_map.c", "unit/check_prove",
+               "digits of an index map may overlap")
+MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
+               "a guarded map counts as onto though its loops end before the bound")
+MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
+               "a condition that cuts iterations away is overlooked")
 MLSI_FAULT_ROW(LOOPS_SORT_TIES, "src/ir/ops/loops_order.c", "conformance/check_loops",
                "of equal elements the later one comes first")
 MLSI_FAULT_ROW(LOOPS_SCATTER_FORGETS, "src/ir/ops/loops_scatter.c", "conformance/check_loops",

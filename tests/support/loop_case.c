@@ -78,7 +78,8 @@ static kc_tensor value_tensor(const loop_case *c, kc_rng *r, int32_t value,
 
 /* values: views of what is there; the node's results are made. */
 static mlsys_status run_node(const loop_case *c, const loop_part *p, const int64_t *binding,
-                             kc_rng *r, kc_tensor *made, mlsi_view *values) {
+                             kc_rng *r, kc_tensor *made, mlsi_view *values, loop_part_fn fn,
+                             void *user) {
     const mlsi_node *node = &c->g->funcs[0].nodes[p->node];
     mlsi_view params[2 * MLSI_MAX_OPERANDS];
     int n = 0;
@@ -88,7 +89,7 @@ static mlsys_status run_node(const loop_case *c, const loop_part *p, const int64
         made[v] = value_tensor(c, r, v, binding);
         params[n++] = values[v] = made[v].view;
     }
-    return mlsi_nest_interpret(&p->n, binding, params);
+    return fn(user, p, binding, params, n);
 }
 
 static uint64_t dense_bytes(const mlsi_view *v) {
@@ -96,9 +97,28 @@ static uint64_t dense_bytes(const mlsi_view *v) {
     return (uint64_t)(mlsi_view_count(v) / info->block_elems * info->block_bytes);
 }
 
+bool loop_part_has_own_loops(const loop_case *c, const loop_part *part) {
+    const mlsi_func *f = part->node < 0 ? &c->g->funcs[0] : &part->g.funcs[0];
+    for (int64_t i = 0; i < f->n_nodes; i++)
+        if (mlsi_op_get(f->nodes[i].op)->nest) return true;
+    return false;
+}
+
+static mlsys_status interpret_part(void *user, const loop_part *part, const int64_t *dims,
+                                   const mlsi_view *params, int n_params) {
+    (void)user, (void)n_params;
+    return mlsi_nest_interpret(&part->n, dims, params);
+}
+
 mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mlsi_view *params) {
+    return loop_case_run_by(c, binding, params, interpret_part, NULL);
+}
+
+mlsys_status loop_case_run_by(const loop_case *c, const int64_t *binding, const mlsi_view *params,
+                              loop_part_fn fn, void *user) {
     const mlsi_func *f = &c->g->funcs[0];
-    if (c->parts[0].node < 0) return mlsi_nest_interpret(&c->parts[0].n, binding, params);
+    if (c->parts[0].node < 0)
+        return fn(user, &c->parts[0], binding, params, (int)(f->n_inputs + f->n_outputs));
     kc_tensor *made = calloc((size_t)f->n_values + 1, sizeof *made);
     mlsi_view *values = calloc((size_t)f->n_values + 1, sizeof *values);
     kc_rng r = kc_seed(1);
@@ -110,7 +130,7 @@ mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mls
         if (f->values[v].kind == MLSI_VALUE_CONST)
             values[v] = mlsi_tensor_view_of(c->g->consts[f->values[v].index]);
     for (int64_t i = 0; i < c->n_parts && st == MLSYS_OK; i++)
-        st = run_node(c, &c->parts[i], binding, &r, made, values);
+        st = run_node(c, &c->parts[i], binding, &r, made, values, fn, user);
     for (int64_t o = 0; o < f->n_outputs && st == MLSYS_OK; o++) {
         const mlsi_view *y = &values[f->outputs[o].value];
         memcpy(params[f->n_inputs + o].data, y->data, dense_bytes(y));

@@ -22,6 +22,13 @@ typedef struct loop_case {
 mlsys_status loop_case_lower(mlsi_graph *g, const char *name, loop_case *out);
 /* The nests one after the other by the loop interpreter; params as for a nest of the whole. */
 mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mlsi_view *params);
+/* The same by another way of running a part; dims are values of its nest's shape symbols. */
+typedef mlsys_status (*loop_part_fn)(void *user, const loop_part *part, const int64_t *dims,
+                                     const mlsi_view *params, int n_params);
+mlsys_status loop_case_run_by(const loop_case *c, const int64_t *binding, const mlsi_view *params,
+                              loop_part_fn fn, void *user);
+/* Has a node of this part loops of its own? They stay serial. */
+bool loop_part_has_own_loops(const loop_case *c, const loop_part *part);
 void loop_case_free(loop_case *c);
 
 #endif

@@ -1,0 +1,74 @@
+/* Proof: certificates of what the compiler did, and a checker that believes none of them.
+ *
+ * A pass that rebuilds a function says for each value why the new one is equal; a nest says nothing and is
+ * evaluated symbolically; a memory plan is replayed. The checker finds each claim again by rules of its own and
+ * refuses with a sentence that names the certificate, the pair and the condition. It shares no code with the passes,
+ * the lowering or the schedules: it includes core, ir/graph, the op table's header and the nest's.
+ *
+ * Trusted: the verifier of the tensor IR (types, attributes, definitions before uses); the op table (a composite is its
+ * decomposition, a constant is what the reference gives); the normal form and the ranges of dims.h; the list of identities
+ * in identities.c and of element maps in nest_function.c; hash-consing in tuples.c. Nothing of ir/passes, ir/loop's lowering,
+ * run's plan or a backend is.
+ *
+ * What is claimed:
+ *  - value: each new value that a pair names is, for all inputs and all sizes of the symbols, the old value bit for bit (NaN
+ *    payloads apart), in the numerics mode of the certificate.
+ *  - observability: inputs (number, order, name, type, donation) and outputs (number, order, name) are the same, and each output
+ *    is the new value of the old output. So nothing that somebody else reads was dropped.
+ *  Whether a rewrite makes the program faster, or two values that were kept apart by barriers stay apart in time, is not claimed. */
+#ifndef MLSI_PROOF_H
+#define MLSI_PROOF_H
+
+#include "ir/graph/ir.h"
+
+/* Why a new value is equal to an old one. */
+typedef enum mlsi_reason {
+    MLSI_BY_INPUT = 1,  /* the input of the same number */
+    MLSI_BY_CONSTANT,   /* the same constant of the graph */
+    MLSI_BY_SAME,       /* same op, attributes and result number; operands equal one by one */
+    MLSI_BY_COPY,       /* the old value copies one whose new value this is */
+    MLSI_BY_IDENTITY,   /* a listed identity of that name and its side conditions */
+    MLSI_BY_FOLDED,     /* a constant: what the reference makes of the old node's constants */
+    MLSI_BY_DECOMPOSED, /* the old op's decomposition over the new operands */
+    MLSI_BY_INLINED,    /* the body of the function that the old node calls */
+    MLSI_BY_GROUPED     /* a call whose body over the arguments is the old nodes: fusion */
+} mlsi_reason;
+
+typedef struct mlsi_proof_pair {
+    int32_t before, after; /* value numbers */
+    mlsi_reason by;
+    const char *identity; /* BY_IDENTITY: its name, static */
+} mlsi_proof_pair;
+
+typedef struct mlsi_certificate {
+    mlsi_alloc *alloc;
+    const char *pass; /* static */
+    mlsi_numerics numerics;
+    int32_t func;           /* of the graph */
+    mlsi_proof_pair *pairs; /* ascending by `before`; values that went have none */
+    int64_t n_pairs, cap_pairs;
+} mlsi_certificate;
+
+/* What the driver knows and the certificate must say too. Both functions are in the graph. */
+typedef struct mlsi_proof_claim {
+    mlsi_graph *g; /* helper functions are added and removed again; dims are interned */
+    int32_t before, after;
+    int32_t func; /* the function that is rewritten */
+    const char *pass;
+    mlsi_numerics numerics;
+} mlsi_proof_claim;
+
+void mlsi_certificate_init(mlsi_certificate *c, mlsi_alloc *a, const char *pass, mlsi_numerics m,
+                           int32_t func);
+mlsys_status mlsi_certificate_add(mlsi_certificate *c, int32_t before, int32_t after,
+                                  mlsi_reason by, const char *identity);
+void mlsi_certificate_free(mlsi_certificate *c);
+/* "%3 -> %1 identity mul_one": a line per pair. */
+void mlsi_certificate_print(const mlsi_certificate *c, mlsi_text *out);
+
+/* INTERNAL with "certificate of PASS, function NAME: %3 -> %1 (identity mul_one): why" when it does not hold. */
+mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_certificate *c);
+/* i-th listed identity, NULL past the end; the op that it is about. */
+const char *mlsi_identity_name(int i, mlsi_op *op);
+
+#endif
