@@ -159,6 +159,65 @@ START_TEST(rows_that_quantise_oddly) {
 }
 END_TEST
 
+/* ---- neighbours of loops of their own: computed where they are read, and before what they give is stored ------ */
+
+static const char *const fused[] = {
+    "  %0 = input \"\" : f32[2,3,2,4]\n  %1 = input \"\" : f32[2,5,1,4]\n"
+    "  %2 = input \"\" : f32[2,3,2,4]\n  %3 = mul(%0, %0) : f32[2,3,2,4]\n"
+    "  %4 = attention(%3, %1, %1) {causal=bottom_right} : f32[2,3,2,4]\n"
+    "  %5 = add(%4, %2) : f32[2,3,2,4]\n  output \"\" %5\n",
+    "  %0 = input \"\" : f32[5,7]\n  %1 = input \"\" : f32[5,7]\n  %2 = neg(%0) : f32[5,7]\n"
+    "  %3, %4 = sort(%2) {axis=0} : f32[5,7], i64[5,7]\n  %5 = mul(%3, %1) : f32[5,7]\n"
+    "  output \"\" %3\n  output \"\" %4\n",
+    "  %0 = input \"\" : f32[3,64]\n  %1 = input \"\" : q4_1[5,64]\n  %2 = input \"\" : f32[5]\n"
+    "  %3 = exp(%0) : f32[3,64]\n  %4 = quant_matmul(%3, %1) {act=int8} : f32[3,5]\n"
+    "  %5 = add(%4, %2) : f32[3,5]\n  output \"\" %5\n",
+    "  %0 = input \"\" : f32[3,64]\n  %1 = input \"\" : q5_0[5,64]\n  %2 = input \"\" : f32[5]\n"
+    "  %3 = neg(%0) : f32[3,64]\n  %4 = quant_matmul(%3, %1) : f32[3,5]\n"
+    "  %5 = add(%4, %2) : f32[3,5]\n  output \"\" %5\n",
+    "  %0 = input \"\" : f32[1,2,6]\n  %1 = input \"\" : f32[1,2,3]\n"
+    "  %2 = input \"\" : f32[1,2,3]\n  %3 = sub(%2, %1) : f32[1,2,3]\n"
+    "  %4 = pool_grad(%0, %1, %3) {kind=average, kernel=[2], strides=[2]} : f32[1,2,6]\n"
+    "  %5 = mul(%4, %0) : f32[1,2,6]\n  output \"\" %5\n",
+    "  %0 = input \"\" : f32[3,64]\n  %1 = input \"\" : q6_k[2,256]\n"
+    "  %2 = dequantize(%1) : f32[2,256]\n  %3 = abs(%2) : f32[2,256]\n"
+    "  %4 = softmax(%3) {axis=0} : f32[2,256]\n  output \"\" %4\n"};
+
+static void read_graph(mlsi_ctx *ctx, const char *body, mlsi_graph *g) {
+    char text[2048];
+    snprintf(text, sizeof text, "mlsys-ir 1\nfunctions 1\nfunc 0 \"main\" {\n%s}\n", body);
+    ck_assert_int_eq(mlsi_graph_init(g, ctx), MLSYS_OK);
+    mlsys_status st = mlsi_graph_parse(g, NULL, text);
+    ck_assert_msg(st == MLSYS_OK, "%s: %s", body, mlsys_last_error());
+}
+
+START_TEST(neighbours_are_computed_in_place) {
+    kc_rng r = kc_seed(20261207);
+    mlsi_ctx *ctx = op_ctx_new();
+    call c;
+    memset(&c, 0, sizeof c);
+    read_graph(ctx, fused[_i], &c.g);
+    read_graph(ctx, fused[_i], &c.decomposed);
+    const mlsi_func *f = &c.g.funcs[0];
+    c.n_in = (int)f->n_inputs;
+    c.v.op = c.g.funcs[0].nodes[f->n_nodes - 1].op;
+    c.v.n_in = c.n_in;
+    c.v.n_out = (int)f->n_outputs;
+    for (int i = 0; i < c.n_in; i++) {
+        op_operand o = {.type = f->values[f->inputs[i]].type, .domain = "small"};
+        c.in[i] = dense(&r, &o.type);
+        op_operand_fill(&r, &c.in[i], &o);
+    }
+    for (int i = 0; i < c.v.n_out; i++) {
+        c.want[i] = dense(&r, &f->values[f->outputs[i].value].type);
+        c.got[i] = dense(&r, &f->values[f->outputs[i].value].type);
+    }
+    run(&c);
+    end(&c);
+    op_ctx_free(ctx);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("loop values");
     TCase *tc = tcase_create("values");
@@ -166,6 +225,8 @@ int main(void) {
     tcase_add_test(tc, keys_behind_kv_len_reach_no_adjoint);
     tcase_add_test(tc, shares_of_negative_zero_stay);
     tcase_add_test(tc, rows_that_quantise_oddly);
+    tcase_add_loop_test(tc, neighbours_are_computed_in_place, 0,
+                        (int)(sizeof fused / sizeof fused[0]));
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
