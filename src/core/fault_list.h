@@ -359,3 +359,27 @@ MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a guarded map counts as onto though its loops end before the bound")
 MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a condition that cuts iterations away is overlooked")
+MLSI_FAULT_ROW(LOOPS_SORT_TIES, "src/ir/ops/loops_order.c", "conformance/check_loops",
+               "of equal elements the later one comes first")
+MLSI_FAULT_ROW(LOOPS_SCATTER_FORGETS, "src/ir/ops/loops_scatter.c", "conformance/check_loops",
+               "an update meets x, not what earlier updates made of it")
+MLSI_FAULT_ROW(LOOPS_WINDOW, "src/ir/ops/loops_attention.c", "conformance/check_loops",
+               "a window of keys is one key wider")
+MLSI_FAULT_ROW(LOOPS_RESCALE, "src/ir/ops/loops_attention.c", "conformance/check_loops",
+               "a greater maximum does not scale what was summed before")
+MLSI_FAULT_ROW(LOOPS_HIDDEN_KEY, "src/ir/ops/loops_attention.c", "conformance/check_loop_values",
+               "an invisible key turns a sum of -0 into +0")
+MLSI_FAULT_ROW(LOOPS_BEHIND_KV_LEN, "src/ir/ops/loops_attention_grad.c",
+               "conformance/check_loop_values", "keys behind kv_len reach dq")
+MLSI_FAULT_ROW(LOOPS_GROUP_BITS, "src/ir/ops/loops_quant.c", "conformance/check_loops",
+               "the top bits of the minimum in q4_k and q5_k are those of the scale")
+MLSI_FAULT_ROW(LOOPS_INT8_MINIMUM, "src/ir/ops/loops_quant_int8.c", "conformance/check_loops",
+               "the integer factor of the minimum is left out")
+MLSI_FAULT_ROW(LOOPS_POOL_FIRST, "src/ir/ops/loops_pool_grad.c", "conformance/check_loops",
+               "every cell that equals the maximum gets the adjoint")
+MLSI_FAULT_ROW(LOOPS_POOL_ZERO, "src/ir/ops/loops_pool_grad.c", "conformance/check_loop_values",
+               "a sum of shares of -0 begins at +0")
+MLSI_FAULT_ROW(LOOPS_ROW_AXES, "src/ir/loop/lower_rows.c", "conformance/check_loops",
+               "an axis that a reduction took away counts as one of its rows")
+MLSI_FAULT_ROW(LOOPS_EXTENT, "src/ir/loop/build.c", "conformance/check_loops",
+               "a division by a variable's extent counts as exact whatever is divided")

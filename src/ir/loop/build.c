@@ -2,6 +2,7 @@
 #include "ir/loop/nest.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "ir/ops/op_def.h"
 
 #include <stdio.h>
@@ -94,6 +95,7 @@ static bool divide_by_extent(mlsi_nest *n, int64_t a, int64_t b, int64_t *quotie
         if (mlsi_dim_op(&n->tab, '-', a, n->vars[i].code, &multiple) != MLSYS_OK) continue;
         if (mlsi_dim_divide_exact(&n->tab, multiple, b, quotient, &exact) != MLSYS_OK) continue;
         *rest = n->vars[i].code;
+        if (mlsi_fault(MLSI_FAULT_LOOPS_EXTENT)) exact = true;
         if (exact) return true;
     }
     return false;

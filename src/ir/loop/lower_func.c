@@ -100,8 +100,7 @@ static int32_t counted(mlsi_lowering *d, const mlsi_node *node) {
 static bool place_blocks(mlsi_lowering *d, const mlsi_node *node) {
     if (!mlsi_dtype_is_block(d->f->values[node->first_out].type.dtype)) return false;
     const mlsi_lowered *x = &d->values[node->in[0]];
-    if ((node->op != MLSI_OP_COPY && node->op != MLSI_OP_BARRIER) ||
-        x->place != MLSI_PLACE_PARAM)
+    if ((node->op != MLSI_OP_COPY && node->op != MLSI_OP_BARRIER) || x->place != MLSI_PLACE_PARAM)
         mlsi_lower_refuse(d, "makes blocks: ", mlsi_op_name(node->op));
     d->values[node->first_out] = *x;
     return true;

@@ -1,6 +1,8 @@
 /* Row by row: loops over what all outputs share, reductions once a row, then the outputs' own loops. */
 #include "ir/loop/lowering.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 enum { TILE = 4096 }; /* elements of a vector loop that is a parallel task of its own */
@@ -98,8 +100,8 @@ static bool same_inner(const mlsi_lowering *d, const mlsi_type *a, const mlsi_ty
     int64_t x[MLSYS_MAX_DIMS], y[MLSYS_MAX_DIMS];
     mlsi_lower_split(d, a->rank, a->dims, x);
     mlsi_lower_split(d, b->rank, b->dims, y);
-    return a->rank == b->rank && !memcmp(x + d->row_rank, y + d->row_rank,
-                                         sizeof x[0] * (size_t)(a->rank - d->row_rank));
+    return a->rank == b->rank &&
+           !memcmp(x + d->row_rank, y + d->row_rank, sizeof x[0] * (size_t)(a->rank - d->row_rank));
 }
 
 /* Are these the row loops' axes and others? */
@@ -209,7 +211,7 @@ static void find_row_axes(mlsi_lowering *d, const mlsi_type *kept) {
     d->space_rank = kept->rank;
     d->row_rank = 0;
     for (int i = 0; i < kept->rank; i++) {
-        if (kept->dims[i] == 1) continue;
+        if (kept->dims[i] == 1 && !mlsi_fault(MLSI_FAULT_LOOPS_ROW_AXES)) continue;
         d->row_extent[d->row_rank] = kept->dims[i];
         d->row_axis[d->row_rank++] = i;
     }

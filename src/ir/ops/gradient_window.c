@@ -252,7 +252,7 @@ static int32_t stack_taps(pool_vjp *p, int64_t taps,
 static int32_t gather_taps(pool_vjp *p, int32_t padded, int64_t taps,
                            int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
     return mlsi_pool_side_by_side(p->at, p->spatial) ? stack_taps(p, taps, share, user)
-                                 : add_taps(p, padded, taps, share, user);
+                                                     : add_taps(p, padded, taps, share, user);
 }
 
 static int32_t same_share(pool_vjp *p, int64_t tap, void *user) {
