@@ -19,7 +19,7 @@
 #ifndef MLSI_PROOF_H
 #define MLSI_PROOF_H
 
-#include "ir/graph/ir.h"
+#include "ir/loop/nest.h"
 
 /* Why a new value is equal to an old one. */
 typedef enum mlsi_reason {
@@ -70,5 +70,23 @@ void mlsi_certificate_print(const mlsi_certificate *c, mlsi_text *out);
 mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_certificate *c);
 /* i-th listed identity, NULL past the end; the op that it is about. */
 const char *mlsi_identity_name(int i, mlsi_op *op);
+
+/* ---- nests ---------------------------------------------------------------------------------------------- */
+
+typedef enum mlsi_answer { MLSI_PROVED = 0, MLSI_NOT_COVERED, MLSI_REFUSED } mlsi_answer;
+
+typedef struct mlsi_verdict {
+    mlsi_answer answer;
+    char why[160]; /* unless proved */
+} mlsi_verdict;
+
+/* Claims about a nest that lowers function func of g, for all sizes of the symbols:
+ *  - value: each output element is the function's expression at its index: the same ops in the same order on the same elements, a
+ *    reduction being (kind, dtype, count, term at position k), whatever the loops that give the terms;
+ *  - index: every subscript is in range; each output element is stored once; a reduction's positions are each taken once;
+ *  - hazard: no iteration of a loop that may run beside others writes what another one reads or writes.
+ * Not covered, by name: ops with loops of their own, indices from data, shared memory and what goes with it.
+ * Dims are interned in n's table, which changes no meaning. The status is for running out of memory. */
+mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v);
 
 #endif
