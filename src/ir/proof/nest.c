@@ -186,7 +186,8 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, int32_t env, int depth
     int64_t count = mlsi_nx_subst(k, a.count, codes);
     int64_t position = mlsi_nx_position(k, depth, count);
     const mlsi_ls s = *stmt(k, add);
-    if (count == 0) return mlsi_mem_free(k->n->alloc, codes), mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1);
+    if (count == 0)
+        return mlsi_mem_free(k->n->alloc, codes), mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1);
     if (k->order[open] > k->order[add] || !encloses(k, k->parent[open], add) ||
         !maps_onto(k, open, add, 1, s.index, &a.count, &position, codes))
         mlsi_nx_refuse(k, "positions are not taken once each: ", a.name);
