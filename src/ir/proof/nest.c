@@ -42,6 +42,12 @@ static int32_t only(mlsi_nest_check *k, mlsi_ls_kind kind, int32_t ref, const ch
     return mlsi_nx_stop(k) ? -1 : found;
 }
 
+static bool never_runs(const mlsi_nest_check *k, int32_t s) {
+    for (; s >= 0; s = k->parent[s])
+        if (stmt(k, s)->kind == MLSI_LS_FOR && k->n->vars[stmt(k, s)->var].extent == 0) return true;
+    return false;
+}
+
 static bool encloses(const mlsi_nest_check *k, int32_t outer, int32_t s) {
     while (s >= 0 && s != outer)
         s = k->parent[s];
@@ -90,64 +96,98 @@ static void check_guards(mlsi_nest_check *k, int32_t outer, int32_t s, int rank,
 
 /* ---- one to one ------------------------------------------------------------------------------------------------------ */
 
-/* Does code take each value of [0, extent) once while the loops run, the guard cutting what is beyond? */
-static bool takes_each(mlsi_nest_check *k, int32_t outer, int32_t s, int64_t code, int64_t extent,
-                       const mlsi_radix *r) {
+/* Loops down to a statement, and what their variables are: KEEP, or fixed by what is around. */
+typedef struct loops {
+    int32_t outer, stmt, vars[MLSI_RADIX_VARS];
+    int n;
+    bool used[MLSI_RADIX_VARS];
+    int64_t *own; /* per variable */
+} loops;
+
+static bool open_loops(mlsi_nest_check *k, int32_t outer, int32_t s, const int64_t *env, loops *l) {
+    *l = (loops){.outer = outer, .stmt = s};
+    l->n = loops_to(k, outer, s, l->vars);
+    mlsys_status st = MLSI_NEW_N(k->n->alloc, k->n->n_vars + 1, &l->own);
+    if (st != MLSYS_OK) return k->st = st, false;
+    for (int64_t i = 0; i < k->n->n_vars; i++)
+        l->own[i] = env ? env[i] : MLSI_NX_KEEP;
+    for (int i = 0; i < l->n; i++)
+        l->own[l->vars[i]] = MLSI_NX_KEEP;
+    return true;
+}
+
+/* Does code take each value of [0, extent) once while the loops that move it run? A guard may cut what is beyond. Loops that
+ * turn at most once move nothing: the extent says where they belong. */
+static bool takes_each(mlsi_nest_check *k, loops *l, int64_t code, int64_t extent, mlsi_radix *r) {
+    int32_t axis[MLSI_RADIX_VARS];
     int64_t lo, hi;
+    int m = 0;
+    for (int i = 0; i < l->n; i++) {
+        int32_t v = l->vars[i];
+        l->own[v] = 0;
+        int64_t still = mlsi_nx_subst(k, code, l->own);
+        l->own[v] = 1;
+        bool moves = k->n->vars[v].symbol >= 0 && mlsi_nx_subst(k, code, l->own) != still;
+        l->own[v] = MLSI_NX_KEEP;
+        l->used[i] |= moves || k->n->vars[v].extent == 1;
+        if (moves) axis[m++] = v;
+    }
+    if (!mlsi_nx_radix(k, code, m, axis, l->own, r)) return false;
+    for (int i = 0; i < l->n && r->total != extent; i++) {
+        const mlsi_loop_var *v = &k->n->vars[l->vars[i]];
+        if (l->used[i] || v->symbol >= 0) continue;
+        l->used[i] = mlsi_nx_ix(k, '*', r->total, v->extent) == extent;
+        if (l->used[i]) r->total = extent;
+    }
     if (r->total == extent) return true;
     mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', r->total, extent), &lo, &hi);
-    return lo >= 0 && cut_by_guard(k, outer, s, code, extent);
+    return lo >= 0 && cut_by_guard(k, l->outer, l->stmt, code, extent);
+}
+
+/* The variables of a radix as digits of a number. */
+static void solve(mlsi_nest_check *k, const loops *l, const mlsi_radix *r, int64_t number,
+                  int64_t *env) {
+    for (int i = 0; env && i < r->n; i++) {
+        int64_t extent = mlsi_nx_subst(k, k->n->vars[r->var[i]].extent, l->own);
+        env[r->var[i]] = mlsi_nx_digit(k, number, r->coef[i], i == r->n - 1 ? 0 : extent);
+    }
+}
+
+/* All axes together, by their row-major number: what fused loops give. */
+static bool number_maps_onto(mlsi_nest_check *k, const loops *l, int rank, const int64_t *code,
+                             const int64_t *extent, const int64_t *element, int64_t *env) {
+    int64_t number = 0, whole = 0, below = 1;
+    mlsi_radix r;
+    for (int d = 0; d < rank; d++) {
+        number = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', number, extent[d]), code[d]);
+        if (env) whole = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', whole, extent[d]), element[d]);
+    }
+    for (int d = rank - 1; d >= 0; d--) {
+        if (mlsi_nx_digit(k, number, below, d ? extent[d] : 0) != code[d]) return false;
+        below = mlsi_nx_ix(k, '*', below, extent[d]);
+    }
+    if (!mlsi_nx_radix(k, number, l->n, l->vars, l->own, &r) || r.total != below) return false;
+    solve(k, l, &r, whole, env);
+    return true;
 }
 
 /* Subscripts of statement s as a map from the loops since `outer` onto the box of extents: each axis by loops of its own, or
- * all axes together by their row-major number. The digits of an element go to env when there is one. */
+ * all together. What the variables are for an element goes to env, when there is one. */
 static bool maps_onto(mlsi_nest_check *k, int32_t outer, int32_t s, int rank, const int64_t *code,
                       const int64_t *extent, const int64_t *element, int64_t *env) {
-    int32_t vars[MLSI_RADIX_VARS];
-    int n = loops_to(k, outer, s, vars), used = 0;
-    int64_t *own, number = 0, total = 1, whole = 0;
+    loops l;
     mlsi_radix r;
-    bool apart = true;
-    mlsys_status st = MLSI_NEW_N(k->n->alloc, k->n->n_vars + 1, &own);
-    if (st != MLSYS_OK) return k->st = st, false;
-    for (int64_t i = 0; i < k->n->n_vars; i++)
-        own[i] = env ? env[i] : MLSI_NX_KEEP;
+    bool apart = open_loops(k, outer, s, env, &l);
     check_guards(k, outer, s, rank, code, extent);
     for (int d = 0; d < rank && apart; d++) {
-        int32_t axis[MLSI_RADIX_VARS];
-        int m = 0;
-        for (int i = 0; i < n; i++) { /* loops that move this subscript */
-            own[vars[i]] = 0;
-            int64_t still = mlsi_nx_subst(k, code[d], own);
-            own[vars[i]] = 1;
-            if (k->n->vars[vars[i]].symbol >= 0 && mlsi_nx_subst(k, code[d], own) != still)
-                axis[m++] = vars[i];
-            own[vars[i]] = env ? env[vars[i]] : MLSI_NX_KEEP;
-        }
-        apart = mlsi_nx_radix(k, code[d], m, axis, own, &r) &&
-                takes_each(k, outer, s, code[d], extent[d], &r);
-        for (int i = 0; apart && env && i < r.n; i++)
-            env[r.var[i]] = mlsi_nx_digit(
-                k, element[d], r.coef[i],
-                i == r.n - 1 ? 0 : mlsi_nx_subst(k, k->n->vars[r.var[i]].extent, own));
-        used += m;
+        apart = takes_each(k, &l, code[d], extent[d], &r);
+        if (apart && env) solve(k, &l, &r, element[d], env);
     }
-    for (int i = 0; i < n; i++)
-        used += k->n->vars[vars[i]].extent == 1;
-    if (!apart || used != n) {
-        for (int d = 0; d < rank; d++) {
-            number = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', number, extent[d]), code[d]);
-            whole = env ? mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', whole, extent[d]), element[d]) : 0;
-            total = mlsi_nx_ix(k, '*', total, extent[d]);
-        }
-        apart = mlsi_nx_radix(k, number, n, vars, own, &r) && r.total == total;
-        for (int i = 0; apart && env && i < r.n; i++)
-            env[r.var[i]] = mlsi_nx_digit(
-                k, whole, r.coef[i],
-                i == r.n - 1 ? 0 : mlsi_nx_subst(k, k->n->vars[r.var[i]].extent, own));
-    }
-    mlsi_mem_free(k->n->alloc, own);
-    return apart;
+    for (int i = 0; i < l.n; i++)
+        apart = apart && (l.used[i] || k->n->vars[l.vars[i]].extent == 1);
+    if (!apart && l.own) apart = number_maps_onto(k, &l, rank, code, extent, element, env);
+    mlsi_mem_free(k->n->alloc, l.own);
+    return apart && !mlsi_nx_stop(k);
 }
 
 /* ---- expressions --------------------------------------------------------------------------------------------------------- */
@@ -186,8 +226,10 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, int32_t env, int depth
     int64_t count = mlsi_nx_subst(k, a.count, codes);
     int64_t position = mlsi_nx_position(k, depth, count);
     const mlsi_ls s = *stmt(k, add);
-    if (count == 0)
-        return mlsi_mem_free(k->n->alloc, codes), mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1);
+    if (count == 0 && never_runs(k, add)) {
+        mlsi_mem_free(k->n->alloc, codes);
+        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1);
+    }
     if (k->order[open] > k->order[add] || !encloses(k, k->parent[open], add) ||
         !maps_onto(k, open, add, 1, s.index, &a.count, &position, codes))
         mlsi_nx_refuse(k, "positions are not taken once each: ", a.name);
@@ -224,17 +266,56 @@ static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *el
     return inner < 0 ? -1 : eval(k, s.value, store, inner, depth);
 }
 
+/* Subscripts of a load are digits of the loops around it, so in range. Those of inputs need no such rule: the expression has
+ * to be the function's, and types bound that. */
+static void check_local(mlsi_nest_check *k, const mlsi_loop_buffer *b, const int64_t *index,
+                        int32_t at) {
+    loops l;
+    mlsi_radix r;
+    bool inside = open_loops(k, -1, at, NULL, &l);
+    for (int d = 0; d < b->rank && inside; d++)
+        inside = takes_each(k, &l, index[d], b->dims[d], &r);
+    mlsi_mem_free(k->n->alloc, l.own);
+    if (!inside) mlsi_nx_refuse(k, "index: a subscript may be out of range: ", b->name);
+}
+
 static int32_t load_value(mlsi_nest_check *k, const mlsi_lx *x, const int64_t *index, int32_t at,
                           int32_t env, int depth) {
     const mlsi_loop_buffer *b = &k->n->buffers[x->ref];
     int64_t words[3 + MLSYS_MAX_DIMS] = {MLSI_NX_LOAD, b->dtype, b->param};
-    if (b->scope == MLSI_SCOPE_LOCAL) return local_value(k, x->ref, index, at, env, depth);
+    if (b->scope == MLSI_SCOPE_LOCAL) {
+        check_local(k, b, x->index, at);
+        return local_value(k, x->ref, index, at, env, depth);
+    }
     if (b->scope != MLSI_SCOPE_INPUT || b->bytes) {
         mlsi_nx_uncovered(k, "reads of an output, shared memory or bytes: ", b->name);
         return -1;
     }
     memcpy(words + 3, index, sizeof *index * (size_t)x->n_index);
     return mlsi_nx(k, words, 3 + x->n_index);
+}
+
+/* A let may run where its reader does not: in turns that a guard of the reader leaves out, or before loops that turn out
+ * empty. Its loads are those of the function for indices in range only, so neither may be. */
+static void check_ahead(mlsi_nest_check *k, int32_t let, int32_t at) {
+    int64_t *cut, lo, hi;
+    mlsys_status st = MLSI_NEW_N(k->n->alloc, k->n->n_vars + 1, &cut);
+    if (st != MLSYS_OK) k->st = st;
+    for (int64_t i = 0; st == MLSYS_OK && i < k->n->n_vars; i++)
+        cut[i] = MLSI_NX_KEEP;
+    for (int32_t p = st == MLSYS_OK ? k->parent[let] : -1; p >= 0; p = k->parent[p])
+        if (stmt(k, p)->kind == MLSI_LS_FOR) cut[stmt(k, p)->var] = 0;
+    for (int32_t p = st == MLSYS_OK ? k->parent[at] : -1; p >= 0 && !encloses(k, p, let);
+         p = k->parent[p]) {
+        const mlsi_ls *l = stmt(k, p);
+        if (l->kind == MLSI_LS_FOR) {
+            mlsi_dim_range(&k->n->tab, k->n->vars[l->var].extent, &lo, &hi);
+            if (lo < 1) mlsi_nx_uncovered(k, "a value before loops that may be empty", "");
+        } else if (mlsi_nx_subst(k, l->index[1], cut) != l->index[1]) {
+            mlsi_nx_refuse(k, "index: a value is read ahead of its guard", "");
+        }
+    }
+    mlsi_mem_free(k->n->alloc, cut);
 }
 
 static int32_t eval_kind(mlsi_nest_check *k, const mlsi_lx *x, int32_t at, int32_t env, int depth) {
@@ -257,6 +338,7 @@ static int32_t eval_kind(mlsi_nest_check *k, const mlsi_lx *x, int32_t at, int32
     case MLSI_LX_LOAD: return load_value(k, x, index, at, env, depth);
     case MLSI_LX_LET: {
         int32_t let = only(k, MLSI_LS_LET, x->ref, "a let");
+        if (let >= 0) check_ahead(k, let, at);
         return let < 0 ? -1 : eval(k, stmt(k, let)->value, let, env, depth);
     }
     default: mlsi_nx_uncovered(k, "random numbers and shuffles", ""); return -1;
@@ -270,6 +352,7 @@ static int32_t eval(mlsi_nest_check *k, int32_t x, int32_t at, int32_t env, int 
     if (found >= 0 || mlsi_nx_stop(k)) return found;
     if (++k->deep > 1000) mlsi_nx_uncovered(k, "expressions nest too deep", "");
     const mlsi_lx own = k->n->exprs[x];
+    k->seen[x] = true;
     int32_t y = mlsi_nx_stop(k) ? -1 : eval_kind(k, &own, at, env, depth);
     k->deep--;
     mlsi_nx_answer(k, memo, y);
@@ -278,32 +361,14 @@ static int32_t eval(mlsi_nest_check *k, int32_t x, int32_t at, int32_t env, int 
 
 /* ---- the nest --------------------------------------------------------------------------------------------------------------- */
 
-static void check_subscripts(mlsi_nest_check *k, int32_t buffer, const int64_t *index, int32_t s,
-                             int guards, const int64_t (*range)[3]) {
-    const mlsi_loop_buffer *b = &k->n->buffers[buffer];
-    for (int d = 0; d < b->rank; d++) {
-        int64_t last = mlsi_nx_ix(k, '-', mlsi_nx_ix(k, '-', b->dims[d], 1), index[d]);
-        if (!mlsi_nx_nonnegative(k, index[d], s, guards, range) ||
-            !mlsi_nx_nonnegative(k, last, s, guards, range))
-            mlsi_nx_refuse(k,
-                           "index: a subscript may be out of range: ", k->n->buffers[buffer].name);
-    }
-}
-
-/* Loads of an expression, under the guards around them. */
-static void check_loads(mlsi_nest_check *k, int32_t x, int32_t s, int guards, int64_t (*range)[3]) {
-    enum { MOST = 16 };
+/* What no output is made of is not compared with anything: its loads could be anywhere. */
+static void check_seen(mlsi_nest_check *k, int32_t x) {
     if (x < 0 || mlsi_nx_stop(k)) return;
-    const mlsi_lx l = k->n->exprs[x];
-    if (l.kind == MLSI_LX_LOAD)
-        check_subscripts(k, l.ref, l.index, s, guards, (const int64_t(*)[3])range);
-    for (int i = 0; i < l.n_args; i++) {
-        bool inside = l.kind == MLSI_LX_GUARD && i == 0;
-        if (inside && guards == MOST) mlsi_nx_uncovered(k, "too many guards", "");
-        if (mlsi_nx_stop(k)) return;
-        if (inside) memcpy(range[guards], l.index, sizeof range[0]);
-        check_loads(k, l.args[i], s, guards + inside, range);
-    }
+    const mlsi_lx *l = &k->n->exprs[x];
+    if (l->kind == MLSI_LX_LOAD && !k->seen[x])
+        mlsi_nx_refuse(k, "index: a load that no output needs: ", k->n->buffers[l->ref].name);
+    for (int i = 0; i < l->n_args; i++)
+        check_seen(k, l->args[i]);
 }
 
 /* Memory that outlives a turn of a loop which may run beside others belongs to that turn alone: LOCAL is begun inside; an
@@ -320,13 +385,12 @@ static void check_hazard(mlsi_nest_check *k, int32_t s) {
 }
 
 static void check_stmt(mlsi_nest_check *k, int32_t s) {
-    int64_t range[16][3];
     const mlsi_ls l = *stmt(k, s);
     switch (l.kind) {
     case MLSI_LS_FOR:
         if (l.loop > MLSI_LOOP_UNROLLED) mlsi_nx_uncovered(k, "loops of a GPU", "");
         break;
-    case MLSI_LS_STORE: check_subscripts(k, l.ref, l.index, s, 0, NULL); break;
+    case MLSI_LS_STORE:
     case MLSI_LS_LET:
     case MLSI_LS_ALLOC:
     case MLSI_LS_ACC:
@@ -336,10 +400,6 @@ static void check_stmt(mlsi_nest_check *k, int32_t s) {
     default: mlsi_nx_uncovered(k, "barriers, copies and matrix intrinsics", ""); break;
     }
     check_hazard(k, s);
-    if (l.kind == MLSI_LS_LET || l.kind == MLSI_LS_STORE || l.kind == MLSI_LS_ADD) {
-        check_loads(k, l.value, s, 0, range);
-        if (l.kind == MLSI_LS_ADD) check_loads(k, l.value2, s, 0, range);
-    }
 }
 
 static void check_output(mlsi_nest_check *k, int32_t buffer) {
@@ -387,6 +447,7 @@ static mlsys_status check(mlsi_nest_check *k, int32_t func) {
     MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->parent));
     MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->order));
     MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n_symbols + 1, &k->var_of));
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_exprs + 1, &k->seen));
     MLSI_TRY(MLSI_GROW(k->g->alloc, &k->frames, &k->cap_frames, 1));
     k->frames[k->n_frames++] = (mlsi_nest_frame){k->g->funcs[func], -1, NULL};
     memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
@@ -400,6 +461,11 @@ static mlsys_status check(mlsi_nest_check *k, int32_t func) {
     for (int32_t b = 0; b < k->n->n_buffers && !mlsi_nx_stop(k); b++)
         if (k->n->buffers[b].scope == MLSI_SCOPE_OUTPUT && !k->n->buffers[b].bytes)
             check_output(k, b);
+    for (int32_t s = 0; s < k->n->n_stmts; s++) {
+        if (k->order[s] < 0 || never_runs(k, s)) continue;
+        check_seen(k, stmt(k, s)->value);
+        check_seen(k, stmt(k, s)->value2);
+    }
     return k->st;
 }
 
@@ -414,6 +480,7 @@ mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_ver
     mlsi_mem_free(n->alloc, k.parent);
     mlsi_mem_free(n->alloc, k.order);
     mlsi_mem_free(n->alloc, k.var_of);
+    mlsi_mem_free(n->alloc, k.seen);
     mlsi_mem_free(g->alloc, k.frames);
     mlsi_graph_truncate(g, n_funcs);
     return st;

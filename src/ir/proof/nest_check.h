@@ -37,6 +37,7 @@ typedef struct mlsi_nest_check {
     int64_t n_symbols;
     mlsi_nest_frame *frames;
     int64_t n_frames, cap_frames;
+    bool *seen; /* per expression: some output is made of it */
     int32_t deep;
     mlsys_status st; /* the first failure */
     mlsi_verdict *v; /* the first reason */
@@ -87,8 +88,5 @@ typedef struct mlsi_radix {
 } mlsi_radix;
 bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars, const int64_t *env,
                    mlsi_radix *r);
-/* Is code >= 0 for all variables of the loops around stmt, under its guards and those of `guards` ranges? */
-bool mlsi_nx_nonnegative(mlsi_nest_check *k, int64_t code, int32_t stmt, int guards,
-                         const int64_t (*range)[3]);
 
 #endif
