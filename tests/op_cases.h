@@ -234,6 +234,7 @@ OP_CASE(conv, "F", "T[1,4,3,4]:small; T[4,2,2,3]:small",
         "transposed=true, groups=2, dilations=[2,1]", 1)
 OP_CASE(conv, "F", "T[0,3,7]; T[4,3,3]", "", 1)
 OP_CASE(conv, "F", "T[1,0,7]; T[4,0,3]", "", 1)
+OP_CASE(conv, "F", "T[1,2,0]; T[3,2,2]", "pads=[1,1]", 1)
 OP_CASE(conv, "F", "T[1,2,3,3,3]:small; T[2,2,2,2,2]:small", "", 1)
 OP_CASE(conv, "", "f32[3,7,9,8]:small; f32[37,7,7,7]:small", "", 1)
 OP_CASE(conv, "", "f32[5,40,12]; f32[33,40,8]:small", "strides=[2], dilations=[1]", 1)
@@ -250,6 +251,9 @@ OP_CASE(pool, "F", "T[2,2,8]:finite",
         "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
 OP_CASE(pool, "F", "T[1,2,11]:finite", "kernel=[3], dilations=[3], strides=[2], pads=[1,3]", 1)
 OP_CASE(pool, "F", "T[1,0,4]", "kind=sum, kernel=[2]", 1)
+OP_CASE(pool, "F", "T[1,2,0]", "kind=sum, kernel=[2], pads=[1,1]", 1)
+OP_CASE(pool, "F", "T[1,2,9]:finite", "kernel=[1], strides=[2], pads=[0,1]", 1)
+OP_CASE(pool, "F", "T[1,9,4,4]:finite", "kernel=[3,3], strides=[2,2], pads=[0,0,1,1]", 1)
 OP_CASE(pool_grad, "F", "T[2,3,6,4]:small; T[2,3,3,2]:small; T[2,3,3,2]:small",
         "kernel=[2,2], strides=[2,2]", 1)
 OP_CASE(pool_grad, "F", "T[2,3,7,5]:const(2); T[2,3,3,2]:const(2); T[2,3,3,2]",
@@ -399,6 +403,7 @@ OP_CASE(attention, "F",
 OP_CASE(attention, "F", "T[1,2,1,4]:any; T[1,3,1,4]:any; T[1,3,1,4]:any", "", 1)
 OP_CASE(attention, "F", "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]", "lse=true", 2)
 OP_CASE(attention, "F", "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]", "", 1)
+OP_CASE(attention, "F", "T[1,2,0,4]; T[1,3,0,4]; T[1,3,0,4]; T[2,3]:small", "lse=true", 2)
 OP_CASE(attention, "", "f32[1,3,4,8]:small; f16[1,70,2,8]:small; f16[1,70,2,8]:small",
         "causal=bottom_right", 1)
 OP_CASE(attention_grad, "G",
@@ -448,6 +453,8 @@ OP_CASE(attention_grad, "G",
         "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]; _; _; T[1,2,1,4]; f32[1,1,2]; T[1,2,1,4]", "", 3)
 OP_CASE(attention_grad, "G",
         "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]; _; _; T[0,2,1,4]; f32[0,1,2]; T[0,2,1,4]", "", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,2,0,4]; T[1,3,0,4]; T[1,3,0,4]; _; _; T[1,2,0,4]; f32[1,0,2]; T[1,2,0,4]", "", 3)
 OP_CASE(attention_grad, "",
         "f32[1,150,2,8]:small; f32[1,70,1,8]:small; f32[1,70,1,8]:small; _; _; "
         "f32[1,150,2,8]:small; f32[1,2,150]:small; f32[1,150,2,8]:small",

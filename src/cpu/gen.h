@@ -18,6 +18,7 @@
 #include "core/elementary_f64.inc"
 
 #include "core/gen_args.h"
+#include "core/small_float.h"
 
 #define ML_FN    static inline __attribute__((unused))
 #define ML_LANES (128 / VF_LANES)
@@ -157,6 +158,32 @@ ML_FN float ml_bits_to_f32(int64_t x) {
     }
 ML_HALF(f16)
 ML_HALF(bf16)
+
+#define ML_F8(name, format)                                                                        \
+    ML_FN float ml_load_##name(const uint8_t *p) { return (float)small_to_f64(*p, format); }       \
+    ML_FN uint8_t ml_to_##name##_bits(float x) { return (uint8_t)small_from_f64(x, format); }      \
+    ML_FN float ml_round_##name(float x) {                                                         \
+        return (float)small_to_f64(small_from_f64(x, format), format);                             \
+    }                                                                                              \
+    ML_FN float ml_bits_to_##name(int64_t x) { return (float)small_to_f64((uint8_t)x, format); }
+ML_F8(f8e4m3, small_e4m3)
+ML_F8(f8e5m2, small_e5m2)
+
+/* From f64, and from an integer with the bits that do not fit gathered in the lowest one (rounding to odd): one
+ * rounding to the narrow dtype. */
+#define ML_NARROW(name, format)                                                                    \
+    ML_FN float ml_narrow_##name(double x) {                                                       \
+        return (float)small_to_f64(small_from_f64(x, format), format);                             \
+    }
+ML_NARROW(f16, small_f16)
+ML_NARROW(bf16, small_bf16)
+ML_NARROW(f8e4m3, small_e4m3)
+ML_NARROW(f8e5m2, small_e5m2)
+ML_FN double ml_to_odd(int64_t x) {
+    uint64_t mag = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+    if (mag >> 53) mag = (mag >> 11 | ((mag & 0x7ff) != 0)) << 11;
+    return x < 0 ? -(double)mag : (double)mag;
+}
 
 ML_FN VM ml_vm_set1(int x) { return vi_gt(vi_set1(x), vi_zero()); }
 ML_FN VM ml_load_bool(const uint8_t *p) { return vi_gt(vi_load_u8(p), vi_zero()); }

@@ -121,7 +121,7 @@ typedef struct gen_job {
     uint64_t work_bytes; /* of one worker */
     int64_t tasks, grain;
     _Atomic int64_t failed;
-    int64_t error[2]; /* of the first failure */
+    int64_t error[3]; /* of the first failure */
 } gen_job;
 
 static void run_tasks(void *user, int64_t item, int worker) {
@@ -133,21 +133,20 @@ static void run_tasks(void *user, int64_t item, int worker) {
     a.work += (uint64_t)worker * job->work_bytes;
     int64_t r = job->k->fn(&a);
     if (!r || !atomic_compare_exchange_strong(&job->failed, &none, r)) return;
-    job->error[0] = a.error[0];
-    job->error[1] = a.error[1];
+    memcpy(job->error, a.error, sizeof a.error);
 }
 
 /* Sentence of the BIND with that number. */
 static mlsys_status bind_failed(const gen_job *job) {
-    int64_t left = job->failed;
-    for (int64_t i = 0; i < job->k->nest.n_stmts; i++) {
-        const mlsi_ls *s = &job->k->nest.stmts[i];
-        if (s->kind == MLSI_LS_BIND && --left == 0)
-            return mlsi_fail(MLSYS_E_ARG, "%s %lld is outside [0, %lld)",
-                             s->text ? s->text : "index", (long long)job->error[0],
-                             (long long)job->error[1]);
-    }
-    return mlsi_fail(MLSYS_E_ARG, "an index %lld is outside [0, %lld)", (long long)job->error[0],
+    const mlsi_nest *n = &job->k->nest;
+    int64_t left = job->failed, i = 0;
+    char at[48] = "";
+    while (n->stmts[i].kind != MLSI_LS_BIND || --left)
+        i++;
+    const mlsi_ls *s = &n->stmts[i];
+    if (s->n_index) snprintf(at, sizeof at, " at position %lld", (long long)job->error[2]);
+    return mlsi_fail(MLSYS_E_ARG, "%s %lld%s outside [%lld,%lld)", s->text ? s->text : "index",
+                     (long long)job->error[0], at, s->wrap ? (long long)-job->error[1] : 0,
                      (long long)job->error[1]);
 }
 

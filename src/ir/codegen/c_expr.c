@@ -19,6 +19,8 @@ const char *mlsi_c_memory_type(mlsys_dtype t) {
     case MLSYS_I32: return "int32_t";
     case MLSYS_I16: return "int16_t";
     case MLSYS_I8: return "int8_t";
+    case MLSYS_F8E4M3:
+    case MLSYS_F8E5M2:
     case MLSYS_U8:
     case MLSYS_BOOL: return "uint8_t";
     default: return NULL;
@@ -39,8 +41,10 @@ void mlsi_c_refuse(mlsi_c_writer *w, const char *why) {
         w->status = mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: no C text for %s", w->n->name, why);
 }
 
-static const char *half_name(mlsys_dtype t) { return t == MLSYS_F16 ? "f16" : "bf16"; }
-static bool is_half(mlsys_dtype t) { return t == MLSYS_F16 || t == MLSYS_BF16; }
+static bool is_narrow(mlsys_dtype t) {
+    return mlsi_dtype_is_float(t) && t != MLSYS_F32 && t != MLSYS_F64;
+}
+static bool is_f8(mlsys_dtype t) { return t == MLSYS_F8E4M3 || t == MLSYS_F8E5M2; }
 
 bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr) {
     const mlsi_lx *x = &w->n->exprs[expr];
@@ -67,10 +71,10 @@ bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr) {
 static void element(mlsi_c_writer *w, const mlsi_lx *x) {
     const char *name = w->n->buffers[x->ref].name;
     if (!mlsi_c_memory_type(x->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(x->dtype)->name);
-    if (is_half(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", half_name(x->dtype));
+    if (is_narrow(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", mlsi_dtype_get(x->dtype)->name);
     mlsi_text_add(w->out, "%s[", name);
     mlsi_c_address(w, x->ref, x->index);
-    mlsi_text_add(w->out, is_half(x->dtype) ? "])" : "]");
+    mlsi_text_add(w->out, is_narrow(x->dtype) ? "])" : "]");
 }
 
 static const char *load_name(mlsys_dtype t) {
@@ -133,7 +137,7 @@ static void bitcast(mlsi_c_writer *w, const mlsi_lx *x) {
     mlsys_dtype from = w->n->exprs[x->args[0]].dtype;
     bool f32 = from == MLSYS_F32 && x->dtype == MLSYS_I32,
          i32 = from == MLSYS_I32 && x->dtype == MLSYS_F32;
-    bool half = from == MLSYS_I16 && is_half(x->dtype);
+    bool half = is_narrow(x->dtype) && !mlsi_dtype_is_float(from);
     if (!f32 && !i32 && !half) {
         mlsi_c_refuse(w, "this bitcast");
         return;
@@ -142,7 +146,7 @@ static void bitcast(mlsi_c_writer *w, const mlsi_lx *x) {
                   half  ? "ml_bits_to_"
                   : f32 ? "ml_bits_of_f32"
                         : "ml_bits_to_f32",
-                  half ? half_name(x->dtype) : "");
+                  half ? mlsi_dtype_get(x->dtype)->name : "");
     mlsi_c_scalar(w, x->args[0]);
     mlsi_text_add(w->out, ")");
 }
@@ -150,12 +154,13 @@ static void bitcast(mlsi_c_writer *w, const mlsi_lx *x) {
 static void op(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
     mlsys_dtype from = args_dtype(w->n, x);
     mlsi_c_class c = mlsi_c_class_of(from);
-    bool narrow = is_half(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST;
+    bool narrow = is_narrow(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST;
     bool wraps = !lanes && mlsi_c_class_of(x->dtype) == MLSI_C_INT && x->dtype != MLSYS_I64 &&
                  c == MLSI_C_INT;
     const char *text = mlsi_c_op(x->op, c, lanes);
     if (narrow)
-        mlsi_text_add(w->out, lanes ? "ml_vround_%s(" : "ml_round_%s(", half_name(x->dtype));
+        mlsi_text_add(w->out, lanes ? "ml_vround_%s(" : "ml_round_%s(",
+                      mlsi_dtype_get(x->dtype)->name);
     if (x->op == MLSI_OP_CAST) {
         mlsi_c_cast(w, from, x->dtype, x->args[0]);
     } else if (x->op == MLSI_OP_SHIFT_LEFT || x->op == MLSI_OP_SHIFT_RIGHT) {
@@ -266,7 +271,8 @@ static bool value_fits(mlsi_c_writer *w, int32_t expr) {
     int64_t stride;
     if (!mlsi_c_varies(w, expr))
         return mlsi_c_class_of(x->dtype) != MLSI_C_F64 || x->kind != MLSI_LX_RANDOM;
-    if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16)
+    if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16 ||
+        is_f8(x->dtype))
         return false;
     switch (x->kind) {
     case MLSI_LX_LOAD:

@@ -253,6 +253,16 @@ static void range_if(mlsi_c_writer *w, const mlsi_ls *s) {
     mlsi_text_add(w->out, "}\n");
 }
 
+/* By its place in the nest's table: loops in lanes are written twice. */
+static int bind_number(const mlsi_nest *n, const mlsi_ls *s) {
+    int number = 0;
+    for (int64_t i = 0; i < n->n_stmts; i++) {
+        number += n->stmts[i].kind == MLSI_LS_BIND;
+        if (&n->stmts[i] == s) break;
+    }
+    return number;
+}
+
 static void bind(mlsi_c_writer *w, const mlsi_ls *s) {
     const char *v = w->n->vars[s->var].name;
     mlsi_text_add(w->out, "int64_t v_%s = ", v);
@@ -264,8 +274,12 @@ static void bind(mlsi_c_writer *w, const mlsi_ls *s) {
                       v, v, v, v);
     mlsi_text_add(
         w->out,
-        "; if (v_%s < 0 || v_%s >= n) { a->error[0] = v_%s; a->error[1] = n; return %d; } }\n", v,
-        v, v, ++w->bind_count);
+        "; if (v_%s < %s || v_%s >= n) { a->error[0] = v_%s; a->error[1] = n; a->error[2] = ", v,
+        s->wrap ? "-n" : "0", v, v);
+    mlsi_c_index(w, s->n_index ? s->index[0] : 0);
+    mlsi_text_add(w->out, "; return %d; }", bind_number(w->n, s));
+    if (s->wrap) mlsi_text_add(w->out, " if (v_%s < 0) v_%s += n;", v, v);
+    mlsi_text_add(w->out, " }\n");
 }
 
 static void alloc(mlsi_c_writer *w, const mlsi_ls *s) {

@@ -18,7 +18,6 @@ typedef struct mlsi_c_writer {
     bool *let_is_vector;  /* per let */
     bool *acc_is_vector;  /* per accumulator: one per lane of the vector loop */
     bool *acc_in_lanes;   /* per accumulator: terms come in lanes */
-    int32_t bind_count;
     mlsys_status status;
 } mlsi_c_writer;
 

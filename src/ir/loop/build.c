@@ -85,10 +85,40 @@ int32_t mlsi_nest_bytes(mlsi_nest *n, int32_t buffer) {
     return add_buffer(n, &b);
 }
 
+/* floor((q * b + v) / b) is q for a variable v below a symbolic b, which dims, knowing intervals only, leave standing. */
+static bool divide_by_extent(mlsi_nest *n, int64_t a, int64_t b, int64_t *quotient, int64_t *rest) {
+    for (int64_t i = 0; b < 0 && i < n->n_vars; i++) {
+        int64_t multiple;
+        bool exact = false;
+        if (n->vars[i].extent != b || !n->vars[i].code) continue;
+        if (mlsi_dim_op(&n->tab, '-', a, n->vars[i].code, &multiple) != MLSYS_OK) continue;
+        if (mlsi_dim_divide_exact(&n->tab, multiple, b, quotient, &exact) != MLSYS_OK) continue;
+        *rest = n->vars[i].code;
+        if (exact) return true;
+    }
+    return false;
+}
+
 int64_t mlsi_nest_index(mlsi_nest *n, int op, int64_t a, int64_t b) {
-    int64_t out = 0;
-    if (n->status == MLSYS_OK) mlsi_nest_fail(n, mlsi_dim_op(&n->tab, op, a, b, &out));
+    int64_t out = 0, quotient, rest;
+    if (n->status != MLSYS_OK) return 0;
+    if ((op == '/' || op == '%') && divide_by_extent(n, a, b, &quotient, &rest))
+        return op == '/' ? quotient : rest;
+    mlsi_nest_fail(n, mlsi_dim_op(&n->tab, op, a, b, &out));
     return out;
+}
+
+/* The variable's symbol, under a name that no shape symbol has. */
+static mlsys_status variable_symbol(mlsi_nest *n, char name[64], mlsi_loop_var *v) {
+    for (int64_t i = 0; i < n->tab.n_symbols; i++)
+        if (!strcmp(n->tab.symbols[i].name, name)) {
+            if (strlen(name) == 63)
+                return mlsi_fail(MLSYS_E_UNSUPPORTED, "nest %s: name %s is taken", n->name, name);
+            strcat(name, "_");
+            i = -1;
+        }
+    v->symbol = (int32_t)n->tab.n_symbols;
+    return mlsi_dim_variable(&n->tab, name, v->extent, &v->code);
 }
 
 int32_t mlsi_nest_var(mlsi_nest *n, const char *name, int64_t extent) {
@@ -96,20 +126,16 @@ int32_t mlsi_nest_var(mlsi_nest *n, const char *name, int64_t extent) {
     char text[64];
     if (n->status != MLSYS_OK) return -1;
     mlsi_dim_range(&n->tab, extent, &lo, &hi);
-    if (lo < 0) {
+    if (lo < 0 && !mlsi_dim_prove(&n->tab, 0, NULL, extent, 0, 0)) {
         mlsi_nest_fail(n, mlsi_fail(MLSYS_E_INTERNAL, "nest %s: extent of %s may be %lld", n->name,
                                     name, (long long)lo));
         return -1;
     }
     mlsi_loop_var v = {.extent = extent, .symbol = -1};
     snprintf(text, sizeof text, "%.40s_%lld", name, (long long)n->n_vars);
+    if (hi > 1 && !did(n, variable_symbol(n, text, &v))) return -1;
     if (!did(n, MLSI_GROW(n->alloc, &n->vars, &n->cap_vars, n->n_vars + 1))) return -1;
     if (!did(n, mlsi_arena_strdup(&n->arena, text, &v.name))) return -1;
-    if (hi > 1) {
-        int64_t symbol = n->tab.n_symbols;
-        if (!did(n, mlsi_dim_symbol(&n->tab, v.name, 0, hi - 1, 1, &v.code))) return -1;
-        v.symbol = (int32_t)symbol;
-    }
     n->vars[n->n_vars] = v;
     return (int32_t)n->n_vars++;
 }

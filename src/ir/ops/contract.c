@@ -1,6 +1,7 @@
 /* Products along contracted axes: dot_general, and matmul on top of it. */
 #include "ir/ops/decompose.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/movement.h"
 
 #include <string.h>
@@ -197,6 +198,8 @@ const mlsi_op_def mlsi_op_def_dot_general = {
     .attrs_size = sizeof(mlsi_attr_dot),
     .attrs = dot_attrs,
     .infer = infer_dot,
+    .reduces = mlsi_loops_dot_space,
+    .term = mlsi_loops_dot_term,
     .cost = cost_dot,
     .ref = ref_dot,
     .vjp = mlsi_vjp_dot_general,

@@ -1,5 +1,6 @@
 /* Convolution and pooling over any number of spatial axes. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/window.h"
 
 /* ---- conv ---------------------------------------------------------------------------------- */
@@ -170,6 +171,8 @@ const mlsi_op_def mlsi_op_def_conv = {
     .attrs_size = sizeof(mlsi_attr_conv),
     .attrs = conv_attrs,
     .infer = infer_conv,
+    .reduces = mlsi_loops_conv_space,
+    .term = mlsi_loops_conv_term,
     .cost = cost_conv,
     .ref = ref_conv,
     .vjp = mlsi_vjp_conv,

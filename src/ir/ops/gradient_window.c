@@ -185,13 +185,13 @@ static int32_t add_taps(pool_vjp *p, int32_t padded, int64_t taps,
     return mlsi_emit_op(&p->e, MLSI_OP_PAD, &crop, 1, &sum);
 }
 
-/* Windows side by side (stride = kernel, no dilation) share no cell: what they pass to their cells is the
- * result, put in order, [N, C, y, tap, y, tap, ...]. */
-static bool side_by_side(const pool_vjp *p, int64_t taps) {
-    for (int d = 0; d < p->spatial; d++)
-        if (p->at->strides.v[d] != p->at->kernel.v[d] || p->at->dilations.v[d] != 1) return false;
-    return taps <= MLSI_MAX_OPERANDS && 2 + 2 * p->spatial <= MLSYS_MAX_DIMS;
+bool mlsi_pool_side_by_side(const mlsi_attr_pool *at, int spatial) {
+    for (int d = 0; d < spatial; d++)
+        if (at->strides.v[d] != at->kernel.v[d] || at->dilations.v[d] != 1) return false;
+    return mlsi_pool_cells(at) <= MLSI_MAX_OPERANDS && 2 + 2 * spatial <= MLSYS_MAX_DIMS;
 }
+
+/* What windows side by side pass to their cells is the result, put in order, [N, C, y, tap, y, tap, ...]. */
 
 static int32_t stack_taps(pool_vjp *p, int64_t taps,
                           int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
@@ -222,7 +222,7 @@ static int32_t stack_taps(pool_vjp *p, int64_t taps,
 
 static int32_t gather_taps(pool_vjp *p, int32_t padded, int64_t taps,
                            int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
-    return side_by_side(p, taps) ? stack_taps(p, taps, share, user)
+    return mlsi_pool_side_by_side(p->at, p->spatial) ? stack_taps(p, taps, share, user)
                                  : add_taps(p, padded, taps, share, user);
 }
 

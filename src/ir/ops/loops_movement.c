@@ -9,6 +9,10 @@ int32_t mlsi_loops_same(mlsi_lower *l, int result, const int64_t *index) {
     return mlsi_lower_operand(l, 0, index);
 }
 
+int64_t mlsi_loops_shift(mlsi_nest *n, int64_t index, int64_t by) {
+    return mlsi_nest_index(n, by < 0 ? '-' : '+', index, by < 0 ? -by : by);
+}
+
 /* ---- reshape: axes in groups of equal products; inside a group by the linear number ------------------------- */
 
 static int64_t product(mlsi_nest *n, const int64_t *dims, int from, int to) {
@@ -121,6 +125,44 @@ int32_t mlsi_loops_reverse(mlsi_lower *l, int result, const int64_t *index) {
     return mlsi_lower_operand(l, 0, own);
 }
 
+/* ---- pad, concat: guards ------------------------------------------------------------------------------------- */
+
+int32_t mlsi_loops_pad(mlsi_lower *l, int result, const int64_t *index) {
+    const mlsi_attr_pad *a = l->attrs;
+    const mlsi_type *in = mlsi_lower_in(l, 0);
+    int64_t own[MLSYS_MAX_DIMS];
+    for (int d = 0; d < in->rank; d++)
+        own[d] = mlsi_loops_shift(l->n, index[d], -a->low.v[d]);
+    mlsi_lower_lazy(l, 1);
+    int32_t y = mlsi_lower_operand(l, 0, own);
+    mlsi_lower_lazy(l, -1);
+    int32_t fill = mlsi_nest_float(l->n, mlsi_lower_out(l, result)->dtype, a->value);
+    for (int d = in->rank - 1; d >= 0; d--)
+        if (a->low.v[d] > 0 || a->high.v[d] > 0)
+            y = mlsi_nest_guard(l->n, 0, own[d], in->dims[d], y, fill);
+    return y;
+}
+
+/* From the last operand to the first: each takes what lies before its end. */
+int32_t mlsi_loops_concat(mlsi_lower *l, int result, const int64_t *index) {
+    int64_t axis = ((const mlsi_attr_axis *)l->attrs)->axis, own[MLSYS_MAX_DIMS];
+    const mlsi_type *out = mlsi_lower_out(l, result);
+    int64_t end = out->dims[axis];
+    int32_t y = mlsi_nest_int(l->n, out->dtype, 0); /* never chosen */
+    memcpy(own, index, sizeof own[0] * (size_t)out->rank);
+    if (l->node->n_in == 1) return mlsi_lower_operand(l, 0, index);
+    mlsi_lower_lazy(l, 1);
+    for (int i = l->node->n_in - 1; i >= 0; i--) {
+        int64_t first = mlsi_nest_index(l->n, '-', end, mlsi_lower_in(l, i)->dims[axis]);
+        own[axis] = mlsi_nest_index(l->n, '-', index[axis], first);
+        if (mlsi_lower_in(l, i)->dims[axis] != 0)
+            y = mlsi_nest_guard(l->n, first, index[axis], end, mlsi_lower_operand(l, i, own), y);
+        end = first;
+    }
+    mlsi_lower_lazy(l, -1);
+    return y;
+}
+
 /* ---- creation ----------------------------------------------------------------------------------------------- */
 
 int32_t mlsi_loops_iota(mlsi_lower *l, int result, const int64_t *index) {
@@ -135,4 +177,15 @@ int32_t mlsi_loops_full(mlsi_lower *l, int result, const int64_t *index) {
     (void)index;
     return mlsi_dtype_is_float(t) ? mlsi_nest_float(l->n, t, a->value)
                                   : mlsi_nest_int(l->n, t, a->ivalue);
+}
+
+/* Element i of the row-major order is number i of the stream. */
+int32_t mlsi_loops_random(mlsi_lower *l, int result, const int64_t *index) {
+    const mlsi_attr_random *a = l->attrs;
+    const mlsi_type *t = mlsi_lower_out(l, result);
+    int64_t at = 0;
+    for (int d = 0; d < t->rank; d++)
+        at = mlsi_nest_index(l->n, '+', mlsi_nest_index(l->n, '*', at, t->dims[d]), index[d]);
+    int32_t key = mlsi_lower_operand(l, 0, NULL), stream = mlsi_lower_operand(l, 1, NULL);
+    return mlsi_nest_random(l->n, key, stream, at, (int)a->kind, t->dtype);
 }

@@ -36,3 +36,22 @@ void mlsi_loops_reduce_term(mlsi_lower *l, const int64_t *index, const int64_t *
     }
     value[0] = mlsi_lower_operand(l, 0, in);
 }
+
+/* ---- argmax, argmin -------------------------------------------------------------------------------------- */
+
+bool mlsi_loops_arg_space(mlsi_lower *l, mlsi_reduction *r) {
+    const mlsi_attr_arg *a = l->attrs;
+    const mlsi_type *x = mlsi_lower_in(l, 0);
+    r->kind = l->node->op == MLSI_OP_ARGMAX ? MLSI_ACC_ARGMAX : MLSI_ACC_ARGMIN;
+    r->dtype = x->dtype;
+    r->extents[r->rank++] = x->dims[a->axis];
+    return true;
+}
+
+void mlsi_loops_arg_term(mlsi_lower *l, const int64_t *index, const int64_t *k, int32_t value[2]) {
+    const mlsi_attr_arg *a = l->attrs;
+    int64_t in[MLSYS_MAX_DIMS];
+    for (int d = 0; d < mlsi_lower_in(l, 0)->rank; d++)
+        in[d] = d == a->axis ? k[0] : index[d < a->axis || a->keep ? d : d - 1];
+    value[0] = mlsi_lower_operand(l, 0, in);
+}

@@ -1,5 +1,6 @@
 /* pool_grad: type rule and definition; the formula is in gradient_window.c. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/window.h"
 
 #include <string.h>
@@ -54,6 +55,7 @@ const mlsi_op_def mlsi_op_def_pool_grad = {
     .infer = infer_pool_grad,
     .cost = cost_pool_grad,
     .decompose = mlsi_decompose_pool_grad,
+    .nest = mlsi_loops_pool_grad,
     .doc = "The adjoint of pool's operand x from the adjoint dy of its result y; the attributes "
            "are pool's. max: "
            "each window's dy goes to its first cell (row-major in the kernel) that equals y; sum: "

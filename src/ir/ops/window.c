@@ -1,5 +1,6 @@
 /* Pooling, and the extents of sliding windows. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/window.h"
 
 enum { WINDOW_LIMIT = 1 << 24 }; /* of kernels, strides, dilations, pads: keeps products in int64 */
@@ -195,6 +196,9 @@ const mlsi_op_def mlsi_op_def_pool = {
     .attrs_size = sizeof(mlsi_attr_pool),
     .attrs = pool_attrs,
     .infer = mlsi_infer_pool,
+    .reduces = mlsi_loops_pool_space,
+    .term = mlsi_loops_pool_term,
+    .reduced = mlsi_loops_pool_mean,
     .cost = cost_pool,
     .ref = ref_pool,
     .vjp = mlsi_vjp_pool,

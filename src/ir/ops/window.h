@@ -20,6 +20,8 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
 mlsys_status mlsi_infer_pool(mlsi_infer *t);
 /* Cells of a window, counted no further than MLSI_POOL_GRAD_CELLS + 1. */
 int64_t mlsi_pool_cells(const mlsi_attr_pool *at);
+/* Windows (stride = kernel, no dilation) that share no cell, and are few enough to be put in order by concat. */
+bool mlsi_pool_side_by_side(const mlsi_attr_pool *at, int spatial);
 extern const char *const mlsi_pool_kinds[];
 
 enum {
