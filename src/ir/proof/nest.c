@@ -405,7 +405,8 @@ static void check_stmt(mlsi_nest_check *k, int32_t s) {
 static void check_output(mlsi_nest_check *k, int32_t buffer) {
     const mlsi_loop_buffer b = k->n->buffers[buffer];
     const mlsi_func *f = &k->frames[0].f;
-    int32_t store = only(k, MLSI_LS_STORE, buffer, b.name);
+    if (mlsi_dtype_is_block(b.dtype)) mlsi_nx_uncovered(k, "blocks: ", b.name);
+    int32_t store = mlsi_nx_stop(k) ? -1 : only(k, MLSI_LS_STORE, buffer, b.name);
     if (store < 0) return;
     const mlsi_ls s = *stmt(k, store);
     if (!maps_onto(k, -1, store, b.rank, s.index, b.dims, NULL, NULL))
@@ -428,6 +429,9 @@ static void check_output(mlsi_nest_check *k, int32_t buffer) {
 
 static void check_parameters(mlsi_nest_check *k) {
     const mlsi_func *f = &k->frames[0].f;
+    for (int64_t i = 0; i < f->n_nodes; i++)
+        if (mlsi_op_get(f->nodes[i].op)->nest)
+            mlsi_nx_uncovered(k, "loops of its own: ", mlsi_op_name(f->nodes[i].op));
     if (k->n->n_inputs != f->n_inputs || k->n->n_outputs != f->n_outputs)
         mlsi_nx_refuse(k, "other parameters than the function's", "");
     for (int32_t i = 0; i < k->n->n_buffers && !mlsi_nx_stop(k); i++) {

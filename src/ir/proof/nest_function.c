@@ -35,11 +35,11 @@ static int32_t constant(mlsi_nest_check *k, mlsys_dtype dtype, uint64_t bits) {
     return mlsi_nx(k, (int64_t[]){MLSI_NX_CONST, dtype, (int64_t)bits}, 3);
 }
 
-/* f or i, rounded once to the dtype. */
-static int32_t number(mlsi_nest_check *k, mlsys_dtype dtype, double f, int64_t i) {
+/* f or else i, rounded once to the dtype. */
+static int32_t number(mlsi_nest_check *k, mlsys_dtype dtype, bool is_float, double f, int64_t i) {
     uint64_t bits = 0;
     mlsi_view v = {.data = (char *)&bits, .dtype = dtype};
-    if (mlsi_dtype_is_float(dtype))
+    if (is_float)
         mlsi_ref_set_f(&v, 0, f);
     else
         mlsi_ref_set_i(&v, 0, dtype == MLSYS_BOOL ? i != 0 : i);
@@ -47,23 +47,36 @@ static int32_t number(mlsi_nest_check *k, mlsys_dtype dtype, double f, int64_t i
 }
 
 int32_t mlsi_nx_index(mlsi_nest_check *k, int64_t index) {
-    if (index >= 0) return number(k, MLSYS_I64, 0, index);
+    if (index >= 0) return number(k, MLSYS_I64, false, 0, index);
     return mlsi_nx(k, (int64_t[]){MLSI_NX_INDEX, MLSYS_I64, index}, 3);
+}
+
+static bool always_negative(mlsi_nest_check *k, int64_t a, int64_t b) { /* a - b < 0 */
+    int64_t lo, hi;
+    mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', a, b), &lo, &hi);
+    return hi < 0;
 }
 
 /* A guard that is always or never true is no guard. */
 int32_t mlsi_nx_guard(mlsi_nest_check *k, const int64_t range[3], int32_t then, int32_t other) {
-    int64_t lo, hi, low = mlsi_nx_ix(k, '-', range[1], range[0]);
-    int64_t high = mlsi_nx_ix(k, '-', mlsi_nx_ix(k, '-', range[2], 1), range[1]);
-    mlsi_dim_range(&k->n->tab, low, &lo, &hi);
-    bool always = lo >= 0, never = hi < 0;
-    mlsi_dim_range(&k->n->tab, high, &lo, &hi);
-    if (always && lo >= 0) return then;
-    if (never || hi < 0) return other;
-    return mlsi_nx(k,
-                   (int64_t[]){MLSI_NX_GUARD, mlsi_nx_dtype(k, then), range[0], range[1], range[2],
-                               then, other},
-                   7);
+    const int64_t lo = range[0], x = range[1], hi = range[2];
+    int64_t last = mlsi_nx_ix(k, '-', hi, 1), before = mlsi_nx_ix(k, '-', lo, 1);
+    if (always_negative(k, before, x) && always_negative(k, x, hi)) return then;
+    if (always_negative(k, x, lo) || always_negative(k, last, x) || always_negative(k, last, lo))
+        return other;
+    const int64_t words[7] = {MLSI_NX_GUARD, mlsi_nx_dtype(k, then), lo, x, hi, then, other};
+    return mlsi_nx(k, words, 7);
+}
+
+/* A sum of equal integers is their number times the integer. */
+static int32_t sum_of_equals(mlsi_nest_check *k, mlsys_dtype dtype, int64_t count, int32_t term) {
+    const int64_t *words = mlsi_tuple_words(&k->t, term);
+    if (words[0] != MLSI_NX_CONST || !mlsi_dtype_is_int(dtype)) return -1;
+    int64_t bits = words[2];
+    mlsi_view v = {.data = (char *)&bits, .dtype = dtype};
+    const int32_t args[2] = {mlsi_nx_index(k, count),
+                             number(k, MLSYS_I64, false, 0, mlsi_ref_get_i(&v, 0))};
+    return mlsi_nx_cast(k, mlsi_nx_op(k, MLSI_OP_MUL, MLSYS_I64, 2, args), dtype);
 }
 
 /* Nothing is said of the terms where there are none. */
@@ -72,8 +85,9 @@ int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype
     const mlsi_acc acc = {.kind = kind, .dtype = dtype};
     int32_t x = count ? mlsi_nx_cast(k, term, dtype) : -1;
     int32_t y = count && second >= 0 ? mlsi_nx_cast(k, second, dtype) : -1;
+    int32_t equals = x >= 0 && kind == MLSI_ACC_SUM ? sum_of_equals(k, dtype, count, x) : -1;
     const int64_t words[7] = {MLSI_NX_REDUCE, mlsi_acc_result(&acc), kind, dtype, count, x, y};
-    return mlsi_nx(k, words, 7);
+    return equals >= 0 ? equals : mlsi_nx(k, words, 7);
 }
 
 int32_t mlsi_nx_memo(mlsi_nest_check *k, const int64_t *words, int n, int32_t *found) {
@@ -202,17 +216,19 @@ static int32_t pad(mlsi_nest_check *k, const place *p) {
         own[d] = mlsi_nx_ix(k, a->low.v[d] < 0 ? '+' : '-', p->index[d],
                             a->low.v[d] < 0 ? -a->low.v[d] : a->low.v[d]);
     int32_t x = operand(k, p, 0, own, p->depth);
-    int32_t fill = number(k, p->out->dtype, a->value, (int64_t)a->value);
+    int32_t fill = number(k, p->out->dtype, true, a->value, 0);
     for (int d = in->rank - 1; d >= 0; d--)
-        x = mlsi_nx_guard(k, (int64_t[]){0, own[d], in->dims[d]}, x, fill);
+        if (a->low.v[d] > 0 || a->high.v[d] > 0) /* where nothing is added, all is inside */
+            x = mlsi_nx_guard(k, (int64_t[]){0, own[d], in->dims[d]}, x, fill);
     return x;
 }
 
 static int32_t concat(mlsi_nest_check *k, const place *p) {
     int64_t axis = ((const mlsi_attr_axis *)p->node->attrs)->axis, own[MLSYS_MAX_DIMS];
     int64_t end = p->out->dims[axis];
-    int32_t x = number(k, p->out->dtype, 0, 0); /* never chosen */
+    int32_t x = number(k, p->out->dtype, false, 0, 0); /* never chosen */
     memcpy(own, p->index, sizeof own[0] * (size_t)p->out->rank);
+    if (p->node->n_in == 1) return operand(k, p, 0, p->index, p->depth);
     for (int i = p->node->n_in - 1; i >= 0; i--) {
         int64_t first = mlsi_nx_ix(k, '-', end, type_in(p, i)->dims[axis]);
         own[axis] = mlsi_nx_ix(k, '-', p->index[axis], first);
@@ -374,7 +390,7 @@ static int32_t node_element(mlsi_nest_check *k, const place *p, int result) {
     }
     case MLSI_OP_FULL: {
         const mlsi_attr_full *a = p->node->attrs;
-        return number(k, p->out->dtype, a->value, a->ivalue);
+        return number(k, p->out->dtype, mlsi_dtype_is_float(p->out->dtype), a->value, a->ivalue);
     }
     case MLSI_OP_REDUCE_SUM:
     case MLSI_OP_REDUCE_PROD:
