@@ -89,4 +89,42 @@ typedef struct mlsi_verdict {
  * Dims are interned in n's table, which changes no meaning. The status is for running out of memory. */
 mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v);
 
+/* ---- memory plans ----------------------------------------------------------------------------------------- */
+
+typedef enum mlsi_plan_kind {
+    MLSI_PLAN_INPUT = 1, /* memory of input `index` */
+    MLSI_PLAN_CONST,
+    MLSI_PLAN_SCRATCH, /* offset in the arena */
+    MLSI_PLAN_OUTPUT   /* memory of output `index` */
+} mlsi_plan_kind;
+
+typedef struct mlsi_plan_slot {
+    mlsi_plan_kind kind;
+    int32_t index;
+    uint64_t offset, bytes;
+} mlsi_plan_slot;
+
+typedef struct mlsi_plan_step {
+    int32_t node;
+    uint32_t in_place; /* what the kernel allows (core/backend.h) */
+    uint64_t work_offset, work_bytes;
+} mlsi_plan_step;
+
+/* Lifetimes are no part of it: they follow from the steps. Nodes without a step are views of their first operand. */
+typedef struct mlsi_plan_claim {
+    const mlsi_graph *g;
+    int32_t func;
+    int64_t n_steps, n_slots;
+    const mlsi_plan_step *steps; /* in the order of nodes */
+    const mlsi_plan_slot *slots;
+    const int32_t *slot_of;     /* per value */
+    const int32_t *alias_input; /* per output: the donated input whose memory it is, or -1 */
+    uint64_t arena_bytes;
+} mlsi_plan_claim;
+
+/* Hazard: each value is still in its memory when a step, or the caller, reads it; a step's results and work memory are apart
+ * from each other and from its operands, but for results in place as its kernel allows; only donated inputs are
+ * written over. INTERNAL with the step and value otherwise. scratch: an entry per value and slot. */
+mlsys_status mlsi_check_plan(const mlsi_plan_claim *claim, int32_t *scratch);
+
 #endif
