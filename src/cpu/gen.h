@@ -18,6 +18,7 @@
 #include "core/elementary_f64.inc"
 
 #include "core/gen_args.h"
+#include "core/philox.h"
 #include "core/small_float.h"
 
 #define ML_FN    static inline __attribute__((unused))
@@ -108,6 +109,17 @@ ML_2(atan2, ef_atan2)
 ML_2(max, vf_maximum)
 ML_2(min, vf_minimum)
 
+/* The quotient of mod is rounded down, so its result has the divisor's sign, also as a zero; fmod is exact. */
+ML_FN float ml_mod(float a, float b) {
+    float r = __builtin_fmodf(a, b);
+    if (r == 0) return __builtin_copysignf(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}
+ML_FN double ml_mod64(double a, double b) {
+    double r = __builtin_fmod(a, b);
+    if (r == 0) return __builtin_copysign(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}
 ML_FN int ml_is_nan(float x) { return x != x; }
 ML_FN int ml_is_nan64(double x) { return x != x; }
 ML_FN int ml_is_finite(float x) { return x - x == 0; }
@@ -122,13 +134,13 @@ ML_FN double ml_min64(double a, double b) {
     if (a != a || b != b) return a + b;
     return a < b || (a == b && __builtin_signbit(a)) ? a : b;
 }
-ML_FN int64_t ml_bits_of_f32(float x) {
-    int32_t i;
+ML_FN uint64_t ml_bits_of_f32(float x) {
+    uint32_t i;
     memcpy(&i, &x, sizeof i);
     return i;
 }
-ML_FN float ml_bits_to_f32(int64_t x) {
-    int32_t i = (int32_t)x;
+ML_FN float ml_bits_to_f32(uint64_t x) {
+    uint32_t i = (uint32_t)x;
     float f;
     memcpy(&f, &i, sizeof f);
     return f;
@@ -152,7 +164,8 @@ ML_FN float ml_bits_to_f32(int64_t x) {
         vf_store_##name(h, x);                                                                     \
         return vf_load_##name(h);                                                                  \
     }                                                                                              \
-    ML_FN float ml_bits_to_##name(int64_t x) {                                                     \
+    ML_FN uint64_t ml_bits_of_##name(float x) { return ml_to_##name##_bits(x); }                   \
+    ML_FN float ml_bits_to_##name(uint64_t x) {                                                    \
         uint16_t h = (uint16_t)x;                                                                  \
         return ml_load_##name(&h);                                                                 \
     }
@@ -165,7 +178,8 @@ ML_HALF(bf16)
     ML_FN float ml_round_##name(float x) {                                                         \
         return (float)small_to_f64(small_from_f64(x, format), format);                             \
     }                                                                                              \
-    ML_FN float ml_bits_to_##name(int64_t x) { return (float)small_to_f64((uint8_t)x, format); }
+    ML_FN uint64_t ml_bits_of_##name(float x) { return ml_to_##name##_bits(x); }                   \
+    ML_FN float ml_bits_to_##name(uint64_t x) { return (float)small_to_f64((uint8_t)x, format); }
 ML_F8(f8e4m3, small_e4m3)
 ML_F8(f8e5m2, small_e5m2)
 
@@ -223,6 +237,47 @@ ML_FN void ml_store(int stream, float *p, VF v) {
 ML_FN void ml_store_n(int stream, float *p, VF v, int n) {
     (void)stream;
     vf_store_n(p, v, n);
+}
+
+/* ---- bits of a value in memory -------------------------------------------------------------------------------- */
+
+ML_FN uint64_t ml_bits_of_f64(double x) { return ed_bits(x); }
+ML_FN double ml_bits_to_f64(uint64_t x) { return ed_from_bits(x); }
+#define ML_INT_BITS(name, type)                                                                    \
+    ML_FN uint64_t ml_bits_of_##name(int64_t x) { return (uint64_t)(type)x; }                      \
+    ML_FN int64_t ml_bits_to_##name(uint64_t x) { return (int64_t)(type)x; }
+ML_INT_BITS(i64, int64_t)
+ML_INT_BITS(i32, int32_t)
+ML_INT_BITS(i16, int16_t)
+ML_INT_BITS(i8, int8_t)
+ML_INT_BITS(u8, uint8_t)
+ML_INT_BITS(bool, uint8_t)
+
+/* ---- random numbers: core/rng.h ------------------------------------------------------------------------------------ */
+
+ML_FN int64_t ml_random_bits64(int64_t key, int64_t stream, int64_t i) {
+    return (int64_t)philox_bits64((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN int64_t ml_random_bits32(int64_t key, int64_t stream, int64_t i) {
+    return (int64_t)philox_bits32((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN float ml_random_uniform_f32(int64_t key, int64_t stream, int64_t i) {
+    return philox_uniform32((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN double ml_random_uniform_f64(int64_t key, int64_t stream, int64_t i) {
+    return philox_uniform64((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN float ml_random_normal_f32(int64_t key, int64_t stream, int64_t i) {
+    uint32_t w[2];
+    philox_pair((uint64_t)key, (uint64_t)stream, (uint64_t)i, w);
+    float u = (float)((w[0] >> 8) + 1) * 0x1p-24f, v = (float)(w[1] >> 8) * 0x1p-24f;
+    return __builtin_sqrtf(-2.0f * ml_log(u)) * ml_cos(0x1.921fb6p+2f * v);
+}
+ML_FN double ml_random_normal_f64(int64_t key, int64_t stream, int64_t i) {
+    uint32_t w[2];
+    philox_pair((uint64_t)key, (uint64_t)stream, (uint64_t)i, w);
+    double u = ((double)w[0] + 1.0) * 0x1p-32, v = (double)w[1] * 0x1p-32;
+    return __builtin_sqrt(-2.0 * ed_log(u)) * ed_cos(0x1.921fb54442d18p+2 * v);
 }
 
 /* ---- sums and products: the canonical tree ----------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ static void element(mlsi_c_writer *w, const mlsi_lx *x) {
     const char *name = w->n->buffers[x->ref].name;
     if (!mlsi_c_memory_type(x->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(x->dtype)->name);
     if (is_narrow(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", mlsi_dtype_get(x->dtype)->name);
-    mlsi_text_add(w->out, "%s[", name);
+    mlsi_text_add(w->out, "m_%s[", name);
     mlsi_c_address(w, x->ref, x->index);
     mlsi_text_add(w->out, is_narrow(x->dtype) ? "])" : "]");
 }
@@ -98,7 +98,7 @@ static void load_lanes(mlsi_c_writer *w, const mlsi_lx *x) {
         mlsi_c_refuse(w, "lanes of this dtype");
         return;
     }
-    mlsi_text_add(w->out, "%s%s%s(&%s[", tail && own && x->dtype != MLSYS_BOOL ? "ml_" : "", name,
+    mlsi_text_add(w->out, "%s%s%s(&m_%s[", tail && own && x->dtype != MLSYS_BOOL ? "ml_" : "", name,
                   tail ? "_n" : "", w->n->buffers[x->ref].name);
     mlsi_c_address(w, x->ref, x->index);
     mlsi_text_add(w->out, tail ? "], m)" : "])");
@@ -135,19 +135,26 @@ static void shift(mlsi_c_writer *w, const mlsi_lx *x) {
 
 static void bitcast(mlsi_c_writer *w, const mlsi_lx *x) {
     mlsys_dtype from = w->n->exprs[x->args[0]].dtype;
-    bool f32 = from == MLSYS_F32 && x->dtype == MLSYS_I32,
-         i32 = from == MLSYS_I32 && x->dtype == MLSYS_F32;
-    bool half = is_narrow(x->dtype) && !mlsi_dtype_is_float(from);
-    if (!f32 && !i32 && !half) {
-        mlsi_c_refuse(w, "this bitcast");
-        return;
-    }
-    mlsi_text_add(w->out, "%s%s(",
-                  half  ? "ml_bits_to_"
-                  : f32 ? "ml_bits_of_f32"
-                        : "ml_bits_to_f32",
-                  half ? mlsi_dtype_get(x->dtype)->name : "");
+    mlsi_text_add(w->out, "ml_bits_to_%s(ml_bits_of_%s(", mlsi_dtype_get(x->dtype)->name,
+                  mlsi_dtype_get(from)->name);
     mlsi_c_scalar(w, x->args[0]);
+    mlsi_text_add(w->out, "))");
+}
+
+static void random_number(mlsi_c_writer *w, const mlsi_lx *x) {
+    const char *name = mlsi_dtype_get(x->dtype)->name;
+    bool wraps = x->bits == MLSI_RANDOM_BITS && x->dtype != MLSYS_I64;
+    if (wraps) mlsi_text_add(w->out, "(int64_t)(%s)", mlsi_c_memory_type(x->dtype));
+    if (x->bits == MLSI_RANDOM_BITS)
+        mlsi_text_add(w->out, wraps ? "ml_random_bits32(" : "ml_random_bits64(");
+    else
+        mlsi_text_add(w->out, "ml_random_%s_%s(",
+                      x->bits == MLSI_RANDOM_UNIFORM ? "uniform" : "normal", name);
+    mlsi_c_scalar(w, x->args[0]);
+    mlsi_text_add(w->out, ", ");
+    mlsi_c_scalar(w, x->args[1]);
+    mlsi_text_add(w->out, ", ");
+    mlsi_c_index(w, x->index[0]);
     mlsi_text_add(w->out, ")");
 }
 
@@ -225,10 +232,11 @@ void mlsi_c_scalar(mlsi_c_writer *w, int32_t expr) {
     case MLSI_LX_INDEX: mlsi_c_index(w, x->index[0]); break;
     case MLSI_LX_LOAD: element(w, x); break;
     case MLSI_LX_OP: op(w, x, false); break;
-    case MLSI_LX_LET: mlsi_text_add(w->out, "%s", w->n->lets[x->ref].name); break;
+    case MLSI_LX_LET: mlsi_text_add(w->out, "x_%s", w->n->lets[x->ref].name); break;
     case MLSI_LX_ACC: mlsi_text_add(w->out, "%s_r", w->n->accs[x->ref].name); break;
     case MLSI_LX_GUARD: guard(w, x, false); break;
-    default: mlsi_c_refuse(w, "random numbers and shuffles"); break;
+    case MLSI_LX_RANDOM: random_number(w, x); break;
+    default: mlsi_c_refuse(w, "shuffles"); break;
     }
 }
 
@@ -303,7 +311,7 @@ static bool stmt_fits(mlsi_c_writer *w, const mlsi_ls *s) {
         w->let_is_vector[s->ref] = mlsi_c_varies(w, s->value);
         return value_fits(w, s->value);
     case MLSI_LS_STORE:
-        return load_name(w->n->buffers[s->ref].dtype) && value_fits(w, s->value) &&
+        return mlsi_c_store_name(w->n->buffers[s->ref].dtype) && value_fits(w, s->value) &&
                mlsi_c_access_of(w->n, s->ref, s->index, w->vector_var) == MLSI_C_UNIT;
     case MLSI_LS_FOR:
         if (!mlsi_c_stride(w->n, w->n->vars[s->var].extent, w->vector_var, &stride) || stride)

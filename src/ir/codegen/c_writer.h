@@ -48,6 +48,11 @@ bool mlsi_c_fits_lanes(mlsi_c_writer *w, int32_t first, int32_t var);
 /* Does an expression's value differ between the lanes? */
 bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr);
 
+/* c_stmt.c: the statements of a body. */
+void mlsi_c_body(mlsi_c_writer *w, int32_t first);
+/* The call that stores lanes of a dtype; NULL = none. */
+const char *mlsi_c_store_name(mlsys_dtype t);
+
 /* c_ops.c: text with $0 $1 $2 for the arguments; NULL = none. */
 const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector);
 void mlsi_c_cast(mlsi_c_writer *w, mlsys_dtype from, mlsys_dtype to, int32_t arg);
