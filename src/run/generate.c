@@ -37,6 +37,8 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
     if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
+    mlsys_status proved = st == MLSYS_OK ? mlsi_prove_nest(p, flat, &k->nest) : MLSYS_OK;
+    f = &p->graph.funcs[func]; /* the proof may have moved them */
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
     if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &own);
     if (st == MLSYS_OK) st = own.st;
@@ -50,7 +52,7 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     }
     mlsi_text_free(&own);
     mlsi_graph_truncate(&p->graph, n_funcs);
-    return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
+    return st == MLSYS_E_NOMEM ? st : proved;
 }
 
 static void bind_functions(mlsi_program *p) {

@@ -19,7 +19,7 @@
 #ifndef MLSI_PROOF_H
 #define MLSI_PROOF_H
 
-#include "ir/graph/ir.h"
+#include "ir/loop/nest.h"
 
 /* Why a new value is equal to an old one. */
 typedef enum mlsi_reason {
@@ -70,5 +70,61 @@ void mlsi_certificate_print(const mlsi_certificate *c, mlsi_text *out);
 mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_certificate *c);
 /* i-th listed identity, NULL past the end; the op that it is about. */
 const char *mlsi_identity_name(int i, mlsi_op *op);
+
+/* ---- nests ---------------------------------------------------------------------------------------------- */
+
+typedef enum mlsi_answer { MLSI_PROVED = 0, MLSI_NOT_COVERED, MLSI_REFUSED } mlsi_answer;
+
+typedef struct mlsi_verdict {
+    mlsi_answer answer;
+    char why[160]; /* unless proved */
+} mlsi_verdict;
+
+/* Claims about a nest that lowers function func of g, for all sizes of the symbols:
+ *  - value: each output element is the function's expression at its index: the same ops in the same order on the same elements, a
+ *    reduction being (kind, dtype, count, term at position k), whatever the loops that give the terms;
+ *  - index: every subscript is in range; each output element is stored once; a reduction's positions are each taken once;
+ *  - hazard: no iteration of a loop that may run beside others writes what another one reads or writes.
+ * Not covered, by name: ops with loops of their own, indices from data, shared memory and what goes with it.
+ * Dims are interned in n's table, which changes no meaning. The status is for running out of memory. */
+mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v);
+
+/* ---- memory plans ----------------------------------------------------------------------------------------- */
+
+typedef enum mlsi_plan_kind {
+    MLSI_PLAN_INPUT = 1, /* memory of input `index` */
+    MLSI_PLAN_CONST,
+    MLSI_PLAN_SCRATCH, /* offset in the arena */
+    MLSI_PLAN_OUTPUT   /* memory of output `index` */
+} mlsi_plan_kind;
+
+typedef struct mlsi_plan_slot {
+    mlsi_plan_kind kind;
+    int32_t index;
+    uint64_t offset, bytes;
+} mlsi_plan_slot;
+
+typedef struct mlsi_plan_step {
+    int32_t node;
+    uint32_t in_place; /* what the kernel allows (core/backend.h) */
+    uint64_t work_offset, work_bytes;
+} mlsi_plan_step;
+
+/* Lifetimes are no part of it: they follow from the steps. Nodes without a step are views of their first operand. */
+typedef struct mlsi_plan_claim {
+    const mlsi_graph *g;
+    int32_t func;
+    int64_t n_steps, n_slots;
+    const mlsi_plan_step *steps; /* in the order of nodes */
+    const mlsi_plan_slot *slots;
+    const int32_t *slot_of;     /* per value */
+    const int32_t *alias_input; /* per output: the donated input whose memory it is, or -1 */
+    uint64_t arena_bytes;
+} mlsi_plan_claim;
+
+/* Hazard: each value is still in its memory when a step, or the caller, reads it; a step's results and work memory are apart
+ * from each other and from its operands, but for results in place as its kernel allows; only donated inputs are
+ * written over. INTERNAL with the step and value otherwise. scratch: an entry per value and slot. */
+mlsys_status mlsi_check_plan(const mlsi_plan_claim *claim, int32_t *scratch);
 
 #endif
