@@ -2,7 +2,9 @@
  *
  * Two accesses a and b in the loops meet in iterations v and v' where all their subscripts are equal. If for some sum of
  * multiples of the axes a - b' = c * (v - v') + d with |d| < |c|, they meet only where v = v'. What is so known of one loop
- * helps with the next. Everything else that varies is taken to be different on both sides. */
+ * helps with the next. Everything else that varies is taken to be different on both sides. A quotient, which fused loops
+ * leave, is a variable of its own until it is known to be equal: f / E in one axis makes f % E = f - E * (f / E) in another
+ * tell f. */
 #include "ir/loop/schedule_edit.h"
 
 #include <stdio.h>
@@ -109,57 +111,102 @@ typedef struct meeting {
     mlsi_nest *w;
     int count;
     const int32_t *loops;
-    mlsi_edit_vars outer;           /* the same on both sides */
-    mlsi_edit_vars vars, other;     /* what varies: on the one side, on the other */
-    int32_t stmt[MLSI_EDIT_VARS];   /* its FOR or BIND */
-    bool equal[MLSI_EDIT_VARS];     /* the same on both sides wherever the two meet */
-    bool apart;                     /* they never meet */
+    mlsi_edit_vars outer;         /* the same on both sides */
+    mlsi_edit_vars vars, other;   /* what varies: on the one side, on the other */
+    int32_t stmt[MLSI_EDIT_VARS]; /* its FOR or BIND, -1 = a quotient */
+    int32_t atom[MLSI_EDIT_VARS]; /* the quotient */
+    bool equal[MLSI_EDIT_VARS];   /* the same on both sides wherever the two meet */
+    bool apart;                   /* they never meet */
 } meeting;
 
-/* A variable of its own for the other side; its extent in terms of the other side. */
-static bool add_other(meeting *m, int i) {
-    mlsi_nest *w = m->w;
-    int64_t extent, code;
+/* A symbol of a name that nothing has. */
+static bool new_symbol(mlsi_nest *w, const char *kind, int i, int64_t max, int32_t *symbol,
+                       int64_t *code) {
     char base[32], name[MLSI_STEP_NAME];
-    if (!mlsi_index_replace(w, m->vars.extent[i], m->other.n, m->vars.symbol, m->other.code,
-                            &extent))
-        return false;
-    snprintf(base, sizeof base, "_other_%d", i);
+    snprintf(base, sizeof base, "_%s_%d", kind, i);
     mlsi_edit_free_name(w, base, name);
-    int64_t max = w->tab.symbols[m->vars.symbol[i]].max;
-    mlsi_nest_fail(w, mlsi_dim_symbol(&w->tab, name, 0, max, 1, &code));
-    if (w->status != MLSYS_OK) return false;
-    m->other.symbol[i] = mlsi_dim_as_symbol(&w->tab, code);
-    m->other.code[i] = code;
-    m->other.extent[i] = extent;
-    m->other.n = i + 1;
+    mlsi_nest_fail(w, mlsi_dim_symbol(&w->tab, name, 0, max, 1, code));
+    if (w->status == MLSYS_OK) *symbol = mlsi_dim_as_symbol(&w->tab, *code);
+    return w->status == MLSYS_OK;
+}
+
+/* Something that varies, and what it is on the other side, its extent in terms of that side. max >= 1. */
+static bool add_varying(meeting *m, int32_t stmt, int32_t atom, int32_t symbol, int64_t code,
+                        int64_t extent, int64_t max) {
+    int i = m->vars.n;
+    if (i == MLSI_EDIT_VARS)
+        return mlsi_edit_refuse(m->w, MLSYS_E_UNSUPPORTED, "schedule: more than %d variables",
+                                MLSI_EDIT_VARS);
+    int64_t other;
+    if (!mlsi_index_replace(m->w, extent, i, m->vars.symbol, m->other.code, &other))
+        return mlsi_edit_refuse(m->w, MLSYS_E_UNSUPPORTED, "schedule: an extent is too large");
+    m->stmt[i] = stmt, m->atom[i] = atom;
+    m->vars.symbol[i] = symbol, m->vars.code[i] = code, m->vars.extent[i] = extent;
+    m->other.extent[i] = other;
+    if (!new_symbol(m->w, "other", i, max, &m->other.symbol[i], &m->other.code[i])) return false;
+    m->vars.n = m->other.n = i + 1;
     return true;
 }
 
 static bool open_meeting(meeting *m) {
     mlsi_nest *w = m->w;
-    int32_t top = m->loops[0], around = mlsi_edit_parent(w, top), n = 0;
+    int32_t top = m->loops[0];
     int32_t *list = mlsi_edit_list(w, top);
-    mlsi_edit_vars_around(w, around, &m->outer);
+    mlsi_edit_vars_around(w, mlsi_edit_parent(w, top), &m->outer);
     for (int32_t *i = list; list && *i >= 0 && w->status == MLSYS_OK; i++) {
-        const mlsi_ls *s = &w->stmts[*i];
-        if (s->kind != MLSI_LS_FOR && s->kind != MLSI_LS_BIND) continue;
-        const mlsi_loop_var *v = &w->vars[s->var];
-        if (v->symbol < 0) continue;
-        if (n == MLSI_EDIT_VARS) {
-            mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "schedule: more than %d variables",
-                             MLSI_EDIT_VARS);
-            break;
-        }
-        m->stmt[n] = *i;
-        m->vars.symbol[n] = v->symbol, m->vars.code[n] = v->code, m->vars.extent[n] = v->extent;
-        m->vars.n = n + 1;
-        if (!add_other(m, n++))
-            mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "schedule: the extent of %s is too large",
-                             v->name);
+        if (w->stmts[*i].kind != MLSI_LS_FOR && w->stmts[*i].kind != MLSI_LS_BIND) continue;
+        const mlsi_loop_var v = w->vars[w->stmts[*i].var];
+        if (v.symbol >= 0)
+            add_varying(m, *i, -1, v.symbol, v.code, v.extent, w->tab.symbols[v.symbol].max);
     }
     mlsi_mem_free(w->alloc, list);
     return w->status == MLSYS_OK;
+}
+
+/* A quotient of what varies, as a variable from 0 on. */
+static bool hide_quotient(mlsi_nest *w, void *user, int32_t atom, int64_t *out) {
+    meeting *m = user;
+    mlsi_atom a = w->tab.atoms[atom];
+    int64_t lo, hi, extent, code;
+    int32_t symbol;
+    if (!a.op || (!mlsi_index_has_any(&w->tab, a.a, &m->vars) &&
+                  !mlsi_index_has_any(&w->tab, a.b, &m->vars)))
+        return false;
+    if (!mlsi_atom_range(&w->tab, &a, &lo, &hi) || lo == hi || !mlsi_add_i64(hi, -lo, &extent) ||
+        !mlsi_add_i64(extent, 1, &extent))
+        return false;
+    int i = 0;
+    while (i < m->vars.n && (m->stmt[i] >= 0 || m->atom[i] != atom))
+        i++;
+    if (i == m->vars.n &&
+        (!new_symbol(w, "quotient", i, hi - lo, &symbol, &code) ||
+         !add_varying(m, -1, atom, symbol, code, extent, hi - lo)))
+        return false;
+    int64_t start = lo < 0 ? -lo : lo;
+    return mlsi_index_op(w, lo < 0 ? '-' : '+', m->vars.code[i], start, out);
+}
+
+static void hide_quotients(meeting *m, mlsi_accesses *all) {
+    for (int64_t i = 0; i < all->n; i++)
+        for (int d = 0; d < all->items[i].rank; d++) {
+            int64_t hidden;
+            if (mlsi_index_map(m->w, all->items[i].index[d], hide_quotient, m, &hidden))
+                all->items[i].index[d] = hidden;
+        }
+}
+
+/* A quotient of what is equal is equal. */
+static bool learn_quotient(meeting *m) {
+    for (int i = 0; i < m->vars.n; i++) {
+        if (m->stmt[i] >= 0 || m->equal[i]) continue;
+        mlsi_atom a = m->w->tab.atoms[m->atom[i]];
+        bool equal = true;
+        for (int k = 0; k < m->vars.n; k++)
+            equal = equal && (m->equal[k] || (!mlsi_index_has(&m->w->tab, a.a, m->vars.symbol[k]) &&
+                                              !mlsi_index_has(&m->w->tab, a.b, m->vars.symbol[k])));
+        if (equal) return m->equal[i] = true;
+    }
+    return false;
 }
 
 /* d as the other side sees it. */
@@ -172,20 +219,16 @@ static bool other_side(meeting *m, int64_t d, int64_t *out) {
     return mlsi_index_replace(m->w, d, n, symbols, by, out);
 }
 
-/* Both sides' variables and those around, for bounds. */
+/* Is d >= least? Variables of both sides leave it inner ones first, since extents name outer ones. */
 static bool at_least(meeting *m, int64_t d, int64_t least) {
     for (int i = m->vars.n - 1; i >= 0; i--) {
-        mlsi_edit_vars two = {.n = 2,
-                              .symbol = {m->vars.symbol[i], m->other.symbol[i]},
-                              .code = {m->vars.code[i], m->other.code[i]},
-                              .extent = {m->vars.extent[i], m->other.extent[i]}};
-        int64_t out;
-        for (int k = 1; k >= 0; k--) {
-            two.n = k + 1;
+        const mlsi_edit_vars *sides[2] = {&m->other, &m->vars};
+        for (int k = 0; k < 2; k++) {
             mlsi_edit_vars one = {.n = 1,
-                                  .symbol = {two.symbol[k]},
-                                  .code = {two.code[k]},
-                                  .extent = {two.extent[k]}};
+                                  .symbol = {sides[k]->symbol[i]},
+                                  .code = {sides[k]->code[i]},
+                                  .extent = {sides[k]->extent[i]}};
+            int64_t out;
             if (mlsi_index_extreme(m->w, &one, d, false, &out)) d = out;
         }
     }
@@ -206,7 +249,6 @@ static bool learn(meeting *m, int64_t a, int64_t b) {
     if (!other_side(m, b, &b) || !mlsi_index_op(w, '-', a, b, &d)) return false;
     if (mlsi_index_op(w, '-', 0, d, &minus) && (at_least(m, d, 1) || at_least(m, minus, 1)))
         return m->apart = true;
-    bool more = false;
     for (int i = 0; i < m->vars.n; i++) {
         if (m->equal[i]) continue;
         if (!mlsi_index_linear(w, d, m->vars.symbol[i], m->vars.code[i], &factor, &rest) ||
@@ -216,10 +258,9 @@ static bool learn(meeting *m, int64_t a, int64_t b) {
         if (!within(m, factor, rest) &&
             (!mlsi_index_op(w, '-', 0, factor, &factor) || !within(m, factor, rest)))
             continue;
-        m->equal[i] = more = true;
-        return true; /* the two sides have changed */
+        return m->equal[i] = true; /* the other side has changed: from the start */
     }
-    return more;
+    return false;
 }
 
 /* The subscripts from axis d on as one row-major number. */
@@ -234,35 +275,13 @@ static bool row_major(meeting *m, const mlsi_access *a, int d, int64_t *out) {
     return true;
 }
 
-/* A fused loop f leaves f / E and f % E in two axes: E times the one plus the other is f again. */
-static bool learn_quotients(meeting *m, const mlsi_access *a, const mlsi_access *b) {
-    mlsi_nest *w = m->w;
-    for (int d = 0; d < a->rank; d++) {
-        if (!mlsi_dim_is_code(&w->tab, a->index[d])) continue;
-        mlsi_expr e = w->tab.exprs[MLSI_DIM_CODE - a->index[d]];
-        for (int t = 0; t < e.n; t++) {
-            mlsi_atom atom = w->tab.atoms[e.terms[t].atoms[0]];
-            int64_t x, y;
-            if (e.terms[t].n != 1 || !atom.op || mlsi_index_has_any(&w->tab, atom.b, &m->vars))
-                continue;
-            for (int k = 0; k < a->rank; k++)
-                if (k != d && mlsi_index_op(w, '*', a->index[d], atom.b, &x) &&
-                    mlsi_index_op(w, '+', x, a->index[k], &x) &&
-                    mlsi_index_op(w, '*', b->index[d], atom.b, &y) &&
-                    mlsi_index_op(w, '+', y, b->index[k], &y) && learn(m, x, y))
-                    return true;
-        }
-    }
-    return false;
-}
-
 static bool learn_once(meeting *m, const mlsi_access *a, const mlsi_access *b) {
     int64_t x, y;
     for (int d = 0; d < a->rank; d++)
         if (learn(m, a->index[d], b->index[d])) return true;
     for (int d = a->rank - 2; d >= 0; d--)
         if (row_major(m, a, d, &x) && row_major(m, b, d, &y) && learn(m, x, y)) return true;
-    return learn_quotients(m, a, b);
+    return learn_quotient(m);
 }
 
 /* Only what encloses both statements has iterations of both. */
@@ -307,6 +326,8 @@ void mlsi_edit_conflicts(mlsi_nest *w, int count, const int32_t *loops, mlsi_con
     uint8_t *own = own_buffers(w, loops[count - 1]);
     mlsi_edit_accesses(w, loops[count - 1], &all);
     bool more = w->status == MLSYS_OK && open_meeting(&m);
+    if (more) hide_quotients(&m, &all);
+    more = w->status == MLSYS_OK && more;
     for (int64_t i = 0; more && i < all.n; i++) {
         for (int64_t j = i; more && !own[all.items[i].buffer] && j < all.n; j++) {
             mlsi_conflict c = {.a = &all.items[i], .b = &all.items[j]};

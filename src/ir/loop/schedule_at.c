@@ -43,22 +43,24 @@ static bool find_accesses(mlsi_nest *w, producer *p) {
 /* The producer's loops: a perfect nest before the consumer's, in a body that holds both. */
 static bool find_chain(mlsi_nest *w, producer *p) {
     int32_t loops[MLSYS_MAX_DIMS], top = -1, bottom = mlsi_edit_parent(w, p->store), n = 0;
-    for (int32_t s = bottom; s >= 0 && !mlsi_edit_inside(w, p->loop, s);
-         s = mlsi_edit_parent(w, s))
-        top = s;
+    for (int32_t up = bottom; up >= 0 && !mlsi_edit_inside(w, p->loop, up);
+         up = mlsi_edit_parent(w, up))
+        top = up;
     if (top < 0 || w->stmts[top].kind != MLSI_LS_FOR)
         return refuse(w, p, "no loops of its own fill it");
     bool before = false;
-    for (int32_t s = w->stmts[top].next; s >= 0; s = w->stmts[s].next)
-        before |= mlsi_edit_inside(w, p->loop, s);
+    for (int32_t after = w->stmts[top].next; after >= 0; after = w->stmts[after].next)
+        before |= mlsi_edit_inside(w, p->loop, after);
     if (!before) return refuse(w, p, "the loop comes before what fills it");
-    for (int32_t s = top; n < MLSYS_MAX_DIMS; s = w->stmts[s].body) {
-        if (s < 0 || w->stmts[s].kind != MLSI_LS_FOR || (s != top && w->stmts[s].next >= 0)) break;
-        loops[n++] = s;
+    int32_t s = top;
+    for (; n < MLSYS_MAX_DIMS && s >= 0; s = w->stmts[s].body) {
+        bool guard = w->stmts[s].kind == MLSI_LS_IF && w->stmts[s].value < 0;
+        if ((w->stmts[s].kind != MLSI_LS_FOR && !guard) || (s != top && w->stmts[s].next >= 0))
+            break;
+        if (!guard) loops[n++] = s; /* what a guard leaves out nobody reads */
         if (s == bottom) break;
     }
-    if (n == 0 || loops[n - 1] != bottom)
-        return refuse(w, p, "the loops that fill it do not nest perfectly");
+    if (s != bottom) return refuse(w, p, "the loops that fill it do not nest perfectly");
     const mlsi_loop_buffer *b = &w->buffers[p->buffer];
     bool used[MLSYS_MAX_DIMS] = {false};
     for (int d = 0; d < b->rank; d++) {

@@ -61,6 +61,9 @@ typedef struct mlsi_edit_vars {
 /* Does the expression name the symbol? */
 bool mlsi_index_has(const mlsi_symtab *t, int64_t d, int32_t symbol);
 bool mlsi_index_has_any(const mlsi_symtab *t, int64_t d, const mlsi_edit_vars *v);
+/* d with another value for each atom that map gives one (true); others are rebuilt of theirs. */
+typedef bool mlsi_atom_map(mlsi_nest *w, void *user, int32_t atom, int64_t *out);
+bool mlsi_index_map(mlsi_nest *w, int64_t d, mlsi_atom_map *map, void *user, int64_t *out);
 /* d with by[i] for the symbols[i] (loop variables), all at once; false where that is no expression of the algebra. */
 bool mlsi_index_replace(mlsi_nest *w, int64_t d, int count, const int32_t *symbols,
                         const int64_t *by, int64_t *out);

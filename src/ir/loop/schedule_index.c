@@ -39,39 +39,55 @@ static bool unit_of(mlsi_nest *w, int32_t symbol, int64_t *out) {
            mlsi_index_op(w, '/', *out, s.divisor, out);
 }
 
-static bool replace_atom(mlsi_nest *w, int32_t atom, int count, const int32_t *symbols,
-                         const int64_t *by, int64_t *out) {
+static bool map_atom(mlsi_nest *w, int32_t atom, mlsi_atom_map *map, void *user, int64_t *out) {
     mlsi_atom a = w->tab.atoms[atom];
     int64_t x, y;
-    if (a.op)
-        return mlsi_index_replace(w, a.a, count, symbols, by, &x) &&
-               mlsi_index_replace(w, a.b, count, symbols, by, &y) &&
-               mlsi_index_op(w, a.op, x, y, out);
-    for (int i = 0; i < count; i++)
-        if (symbols[i] == a.symbol) return *out = by[i], true;
-    return unit_of(w, a.symbol, out);
+    if (map(w, user, atom, out)) return w->status == MLSYS_OK;
+    if (!a.op) return unit_of(w, a.symbol, out);
+    return mlsi_index_map(w, a.a, map, user, &x) && mlsi_index_map(w, a.b, map, user, &y) &&
+           mlsi_index_op(w, a.op, x, y, out);
 }
 
-bool mlsi_index_replace(mlsi_nest *w, int64_t d, int count, const int32_t *symbols,
-                        const int64_t *by, int64_t *out) {
-    bool has = false;
-    for (int i = 0; i < count; i++)
-        has |= mlsi_index_has(&w->tab, d, symbols[i]);
+bool mlsi_index_map(mlsi_nest *w, int64_t d, mlsi_atom_map *map, void *user, int64_t *out) {
     *out = d;
-    if (!has) return true;
+    if (!mlsi_dim_is_code(&w->tab, d)) return true;
     mlsi_expr e = w->tab.exprs[MLSI_DIM_CODE - d];
     int64_t sum = 0, part, x;
     for (int i = 0; i < e.n; i++) {
         int64_t c = e.terms[i].coef;
         part = c < 0 ? -c : c;
         for (int j = 0; j < e.terms[i].n; j++)
-            if (!replace_atom(w, e.terms[i].atoms[j], count, symbols, by, &x) ||
+            if (!map_atom(w, e.terms[i].atoms[j], map, user, &x) ||
                 !mlsi_index_op(w, '*', part, x, &part))
                 return false;
         if (!mlsi_index_op(w, c < 0 ? '-' : '+', sum, part, &sum)) return false;
     }
     *out = sum;
     return true;
+}
+
+typedef struct replacement {
+    int count;
+    const int32_t *symbols;
+    const int64_t *by;
+} replacement;
+
+static bool replace_symbol(mlsi_nest *w, void *user, int32_t atom, int64_t *out) {
+    const replacement *r = user;
+    const mlsi_atom *a = &w->tab.atoms[atom];
+    for (int i = 0; i < r->count; i++)
+        if (!a->op && r->symbols[i] == a->symbol) return *out = r->by[i], true;
+    return false;
+}
+
+bool mlsi_index_replace(mlsi_nest *w, int64_t d, int count, const int32_t *symbols,
+                        const int64_t *by, int64_t *out) {
+    replacement r = {count, symbols, by};
+    bool has = false;
+    for (int i = 0; i < count; i++)
+        has |= mlsi_index_has(&w->tab, d, symbols[i]);
+    *out = d;
+    return !has || mlsi_index_map(w, d, replace_symbol, &r, out);
 }
 
 void mlsi_edit_replace(mlsi_nest *w, int count, const int32_t *symbols, const int64_t *by) {

@@ -77,15 +77,15 @@ static int64_t run_length(mlsi_nest *w, int32_t loop, int64_t position, int64_t 
 /* How many positions of [0, count) are in run k: c, or less in the last one. (k + 2) / (runs + 1) is 1 for the last
  * run and 0 for the others. */
 static int64_t run_count(mlsi_nest *w, const mlsi_loop_var *k, int64_t c, int64_t count) {
-    int64_t all = mlsi_nest_index(w, '*', k->extent, c);
-    if (all == count || mlsi_fault(MLSI_FAULT_SCHEDULE_LAST_RUN)) return c;
-    int64_t runs = mlsi_nest_index(w, '/', mlsi_nest_index(w, '+', count, c - 1), c);
-    if (w->status == MLSYS_OK && runs != k->extent)
+    const mlsi_edit_vars none = {.n = 0};
+    int64_t missing = mlsi_nest_index(w, '-', mlsi_nest_index(w, '*', k->extent, c), count), left;
+    if (missing == 0 || mlsi_fault(MLSI_FAULT_SCHEDULE_LAST_RUN)) return c;
+    if (!mlsi_index_at_least(w, &none, missing, 0) ||
+        !mlsi_index_op(w, '-', c - 1, missing, &left) || !mlsi_index_at_least(w, &none, left, 0))
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "rfactor: loop %s does not cut the terms into runs",
                          k->name);
     int64_t last = mlsi_nest_index(w, '/', mlsi_nest_index(w, '+', k->code, 2),
-                                   mlsi_nest_index(w, '+', runs, 1));
-    int64_t missing = mlsi_nest_index(w, '-', all, count);
+                                   mlsi_nest_index(w, '+', k->extent, 1));
     return mlsi_nest_index(w, '-', c, mlsi_nest_index(w, '*', last, missing));
 }
 
