@@ -111,6 +111,17 @@ object = $(OUT)/obj/$(subst /,-,$(1:src/%.c=%))$(2).o
 OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
        $(foreach i,$(ISAS),$(foreach s,$(KERNELS),$(call object,$(s),.$(i))))
 
+# The vocabulary of generated code, as text inside the library.
+GEN_TEXT := $(OUT)/gen/gen_text.c
+OBJ += $(OUT)/obj/gen_text.o
+$(GEN_TEXT): tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc)
+	@mkdir -p $(@D)
+	@tools/embed.sh mlsi_gen_text cpu/gen.h >$@
+$(OUT)/obj/gen_text.o: $(GEN_TEXT) $(OUT)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@
+
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 

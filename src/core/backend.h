@@ -12,6 +12,8 @@
 #ifndef MLSI_BACKEND_H
 #define MLSI_BACKEND_H
 
+#include "core/alloc.h"
+#include "core/gen_args.h"
 #include "core/layout.h"
 #include "core/op_attrs.h"
 #include "core/pool.h"
@@ -78,6 +80,9 @@ typedef struct mlsi_kernel {
     void (*pack)(const mlsi_view *constant, const void *attrs, void *packed, mlsi_pool *pool);
 } mlsi_kernel;
 
+/* Loaded generated code. */
+typedef struct mlsi_module mlsi_module;
+
 typedef struct mlsi_backend {
     const char *name;
     mlsys_devtype type;
@@ -85,6 +90,11 @@ typedef struct mlsi_backend {
     const mlsi_kernel *(*find)(const mlsi_query *q, mlsi_isa isa);
     /* i-th row of the whole table, NULL past the end: for listings and conformance tests. */
     const mlsi_kernel *(*row)(int i);
+    /* Compile C text (ir/codegen) for an instruction set, or find it in the cache, and load it. NULL: no generated code.
+     * UNSUPPORTED where the machine has no compiler, IO where it fails. Any thread. */
+    mlsys_status (*load)(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out);
+    mlsi_gen_fn (*function)(const mlsi_module *m, const char *name); /* NULL: it has none */
+    void (*unload)(mlsi_alloc *a, mlsi_module *m);
     mlsi_isa (*isa)(void); /* the best instruction set of this machine; slow, a context keeps it */
 } mlsi_backend;
 

@@ -331,3 +331,25 @@ MLSI_FAULT_ROW(SCHEDULE_AT_CLIP, "src/ir/loop/schedule_at.c", "unit/check_schedu
                "a producer that moved computes beyond its buffer")
 MLSI_FAULT_ROW(SCHEDULE_LAST_RUN, "src/ir/loop/schedule_reduce.c", "unit/check_schedule",
                "the last run of a factored reduction is taken to be full")
+MLSI_FAULT_ROW(DIM_WINDOW_LOW, "src/ir/graph/dims_floor.c", "unit/check_prove",
+               "a remainder over a variable counts as less than the divisor without being >= 0")
+MLSI_FAULT_ROW(DIM_WINDOW_HIGH, "src/ir/graph/dims_floor.c", "unit/check_prove",
+               "a remainder over a variable counts as below the divisor unproved")
+MLSI_FAULT_ROW(DIM_FACTOR_REST, "src/ir/graph/dims_floor.c", "unit/check_prove",
+               "a common factor is cut out of a division though what is left may carry (BO-09)")
+MLSI_FAULT_ROW(PROVE_EXTENT_END, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a variable reaches its extent")
+MLSI_FAULT_ROW(PROVE_SIGN, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a coefficient of unknown sign is taken for not negative")
+MLSI_FAULT_ROW(PROVE_FLOOR_LOW, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a quotient is taken for exact")
+MLSI_FAULT_ROW(PROVE_FACT_SIGN, "src/ir/graph/dims_prove.c", "unit/check_prove",
+               "a fact is multiplied by what may be negative")
+MLSI_FAULT_ROW(PROVE_LOWER_END, "src/ir/loop/prove.c", "unit/check_nest",
+               "only the upper end of a subscript is proved")
+MLSI_FAULT_ROW(MAP_OVERLAP, "src/ir/loop/prove_map.c", "unit/check_prove",
+               "digits of an index map may overlap")
+MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
+               "a guarded map counts as onto though its loops end before the bound")
+MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
+               "a condition that cuts iterations away is overlooked")

@@ -1,4 +1,5 @@
 /* The CPU backend: which rows exist, and which this machine may run. */
+#include "cpu/jit.h"
 #include "core/backend.h"
 
 #if defined(__x86_64__)
@@ -68,5 +69,11 @@ static const mlsi_kernel *row_at(int i) {
     return NULL;
 }
 
-const mlsi_backend mlsi_cpu_backend = {
-    .name = "cpu", .type = MLSYS_CPU, .find = find_row, .row = row_at, .isa = best_isa};
+const mlsi_backend mlsi_cpu_backend = {.name = "cpu",
+                                       .type = MLSYS_CPU,
+                                       .find = find_row,
+                                       .row = row_at,
+                                       .isa = best_isa,
+                                       .load = mlsi_cpu_load,
+                                       .function = mlsi_cpu_function,
+                                       .unload = mlsi_cpu_unload};

@@ -8,6 +8,8 @@ static const mlsi_config_key keys[] = {
     {"plan", 'i', "1", 0, 1, "0 gives every buffer memory of its own"},
     {"passes_off", 's', "", 0, 0, "comma-separated optional passes to leave out"},
     {"verify", 'i', "0", 0, 1, "1 verifies the graph after every pass"},
+    {"fuse", 's', "auto", 0, 0,
+     "auto, always (however little it saves) or never: neighbours become one generated kernel"},
     {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"}};
 
 const mlsi_config_key *mlsi_compile_config_keys(int *n) {
@@ -37,6 +39,12 @@ mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
     if (i < 0)
         return mlsi_fail(MLSYS_E_ARG, "compile: isa \"%s\" is not auto, portable, avx2 or avx512",
                          isa);
+    static const char *const fuses[] = {"never", "auto", "always"};
+    const char *fuse = mlsi_config_str(c, "fuse", "auto");
+    int f = index_of(fuses, 3, fuse);
+    if (f < 0)
+        return mlsi_fail(MLSYS_E_ARG, "compile: fuse \"%s\" is not auto, always or never", fuse);
+    o->fuse_least = f - 1; /* -1, 0 or 1 */
     o->numerics = (mlsi_numerics)(m + MLSI_EXACT);
     o->isa_limit = i < ctx->isa_limit ? (mlsi_isa)i : (mlsi_isa)ctx->isa_limit;
     o->plan_reuse = mlsi_config_i64(c, "plan", 1) != 0;
@@ -53,6 +61,7 @@ void mlsi_program_free(mlsi_program *p) {
         mlsi_mem_free(a, p->routines[i].slot_of);
         mlsi_mem_free(a, p->routines[i].alias_input);
     }
+    mlsi_generated_free(p);
     mlsi_mem_free(a, p->packed);
     mlsi_mem_free(a, p->routines);
     mlsi_mem_free(a, p->packs);
@@ -63,7 +72,8 @@ void mlsi_program_free(mlsi_program *p) {
 
 static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compile_options *o) {
     int32_t func;
-    mlsi_pass_ctx pass = {&p->graph, p->device, p->backend, p->isa_limit, p->numerics};
+    mlsi_pass_ctx pass = {&p->graph,    p->device,   p->backend,
+                          p->isa_limit, p->numerics, o->fuse_least};
     MLSI_TRY(mlsi_graph_verify(g));
     /* All symbols, in their order, so that one that nothing uses can still be named. */
     for (int64_t i = 0; i < g->symbols.n_symbols; i++) {
@@ -79,6 +89,7 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: more than %d inputs or outputs",
                          MLSI_MAX_ARGS);
     MLSI_TRY(mlsi_passes_run(&pass, o->passes_off, o->verify));
+    MLSI_TRY(mlsi_generate(p));
     return mlsi_lower_program(p);
 }
 

@@ -23,7 +23,9 @@ void mlsi_routine_cost(const mlsi_program *p, const mlsi_bound *b, int64_t routi
 /* An if costs its dearer branch; a while, whose turns nobody knows, one turn. */
 static mlsi_op_cost control_cost(const mlsi_bound *b, const mlsi_node *node) {
     const mlsi_attr_control *c = node->attrs;
-    mlsi_op_cost first = b->routines[c->fn1].cost, second = b->routines[c->fn2].cost;
+    mlsi_op_cost first = b->routines[c->fn1].cost;
+    if (node->op == MLSI_OP_CALL) return first;
+    mlsi_op_cost second = b->routines[c->fn2].cost;
     if (node->op == MLSI_OP_IF) return second.flops > first.flops ? second : first;
     add_cost(&first, &second);
     return first;
@@ -45,15 +47,15 @@ void mlsi_step_cost(const mlsi_program *p, const mlsi_bound *b, int32_t routine,
                         .out = operands + node->n_in,
                         .in_place = node->n_in > 0 && slot[0] >= 0 && slot[0] == slot[node->n_in]};
     memset(out, 0, sizeof *out);
-    if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE) {
+    if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE || node->op == MLSI_OP_CALL)
         *out = control_cost(b, node);
-        return;
-    }
+    if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE) return;
+    if (node->op == MLSI_OP_CALL) out->bytes_read = out->bytes_written = 0;
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] >= 0) out->bytes_read += mlsi_view_bytes(&a.in[i]);
     for (int i = 0; i < node->n_out; i++)
         out->bytes_written += mlsi_view_bytes(&a.out[i]);
-    if (def->cost) def->cost(&a, out);
+    if (def->cost && node->op != MLSI_OP_CALL) def->cost(&a, out);
 }
 
 static void dump_steps(const mlsi_program *p, mlsi_text *out) {

@@ -19,8 +19,13 @@ static _Alignas(MLSI_PLAN_ALIGN) char nothing[MLSI_PLAN_ALIGN];
 mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
                                      const mlsi_view *operands, uint64_t *out) {
     *out = 0;
-    if (node->op != MLSI_OP_IF && node->op != MLSI_OP_WHILE) return MLSYS_OK;
     const mlsi_attr_control *c = node->attrs;
+    if (node->op == MLSI_OP_CALL) {
+        const mlsi_generated *k = mlsi_generated_of(b->program, node);
+        if (k) return mlsi_generated_work(b->program, k, b->wanted, out);
+        return *out = b->routines[c->fn1].arena_bytes, MLSYS_OK;
+    }
+    if (node->op != MLSI_OP_IF && node->op != MLSI_OP_WHILE) return MLSYS_OK;
     uint64_t a1 = b->routines[c->fn1].arena_bytes, a2 = b->routines[c->fn2].arena_bytes;
     *out = a1 > a2 ? a1 : a2;
     if (node->op == MLSI_OP_IF) return MLSYS_OK;
@@ -40,6 +45,17 @@ static mlsys_status call_routine(const exec *x, int32_t index, const mlsi_view *
         if (r->slots[s].kind == MLSI_SLOT_OUTPUT) br->base[s] = out[r->slots[s].index];
     }
     return run_routine(x, index, arena);
+}
+
+/* A fused function: one kernel, or without code its steps. */
+static mlsys_status run_call(const exec *x, const mlsi_node *node, const mlsi_kernel_args *a) {
+    const mlsi_attr_control *c = a->attrs;
+    const mlsi_generated *k = mlsi_generated_of(x->p, node);
+    char *out[MLSI_MAX_OPERANDS];
+    if (k) return mlsi_generated_run(x->p, k, x->b->binding, a);
+    for (int i = 0; i < a->n_out; i++)
+        out[i] = a->out[i].data;
+    return call_routine(x, (int32_t)c->fn1, a->in, out, a->work);
 }
 
 static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
@@ -81,8 +97,9 @@ static mlsys_status run_reference(const exec *x, const mlsi_step *s, const mlsi_
 }
 
 static mlsys_status dispatch(const exec *x, const mlsi_bound_routine *br, const mlsi_step *s,
-                             const mlsi_kernel_args *a) {
+                             const mlsi_node *node, const mlsi_kernel_args *a) {
     switch (s->op) {
+    case MLSI_OP_CALL: return run_call(x, node, a);
     case MLSI_OP_IF: return run_if(x, a);
     case MLSI_OP_WHILE: return run_while(x, a);
     case MLSI_OP_CUSTOM: {
@@ -115,9 +132,9 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
                           .work_bytes = br->work_bytes[i],
                           .pool = x->p->graph.ctx->pool};
     mlsi_trace *trace = x->p->graph.ctx->trace;
-    if (!mlsi_trace_enabled(trace)) return dispatch(x, br, s, &a);
+    if (!mlsi_trace_enabled(trace)) return dispatch(x, br, s, node, &a);
     int64_t t0 = mlsi_now_ns();
-    mlsys_status st = dispatch(x, br, s, &a);
+    mlsys_status st = dispatch(x, br, s, node, &a);
     mlsi_op_cost cost;
     mlsi_step_cost(x->p, x->b, index, i, &cost);
     mlsi_trace_add(trace, "kernel", s->kernel ? s->kernel->name : mlsi_op_name(s->op), t0,

@@ -9,6 +9,7 @@
 #define MLSI_PROGRAM_H
 
 #include "core/tensor.h"
+#include "ir/codegen/codegen.h"
 #include "ir/ops/op_def.h"
 #include "ir/passes/passes.h"
 
@@ -46,6 +47,14 @@ typedef struct mlsi_routine {
     int64_t n_operands;
     int32_t *alias_input; /* per output: the donated input whose memory it is, or -1 */
 } mlsi_routine;
+
+/* The one kernel that a fused function is: its loops and the code made of them. */
+typedef struct mlsi_generated {
+    bool made; /* nest and tasks are there */
+    mlsi_nest nest;
+    int64_t tasks;  /* index expression of the nest */
+    mlsi_gen_fn fn; /* NULL: no code; the function's own steps run */
+} mlsi_generated;
 
 typedef struct mlsi_pack {
     int32_t constant;
@@ -86,6 +95,8 @@ typedef struct mlsi_program {
     int64_t n_packs, cap_packs;
     char *packed; /* one block, so that large pages hold it */
     uint64_t packed_bytes;
+    mlsi_generated *generated; /* per function; NULL: none is fused */
+    mlsi_module *module;
     mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
     int64_t n_const_ranges;
 } mlsi_program;
@@ -155,6 +166,7 @@ typedef struct mlsi_bound {
 typedef struct mlsi_compile_options {
     mlsi_numerics numerics;
     bool plan_reuse, verify;
+    int64_t fuse_least; /* as in mlsi_pass_ctx */
     const char *passes_off;
     mlsi_isa isa_limit;
 } mlsi_compile_options;
@@ -170,6 +182,18 @@ mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
 
 /* lower.c */
 mlsys_status mlsi_lower_program(mlsi_program *p);
+
+/* generate.c: code for the functions that fusion has made. Without a compiler, or where the loops cannot be written as C, their
+ * steps run one by one; the context's log says why. */
+mlsys_status mlsi_generate(mlsi_program *p);
+void mlsi_generated_free(mlsi_program *p);
+/* The generated kernel that a call node is, or NULL. */
+const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node);
+/* Work memory of a generated kernel on a pool of threads; binding: a value per symbol of the program. */
+mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
+                                 const int64_t *binding, uint64_t *bytes);
+mlsys_status mlsi_generated_run(const mlsi_program *p, const mlsi_generated *k,
+                                const int64_t *binding, const mlsi_kernel_args *a);
 
 /* bound.c: facts of a binding; no memory is allocated by rebinding. */
 mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out);

@@ -8,7 +8,8 @@
 
 enum { N_SYMBOLS = 3 };
 
-static const mlsi_symbol symbols[N_SYMBOLS] = {{"A", 0, 12, 1}, {"B", 1, 5, 1}, {"C", 2, 10, 3}};
+static const mlsi_symbol symbols[N_SYMBOLS] = {
+    {"A", 0, 12, 1, 0}, {"B", 1, 5, 1, 0}, {"C", 2, 10, 3, 0}};
 
 static mlsi_symtab tab;
 

@@ -67,6 +67,7 @@ static const legal legals[] = {
     {"flattened", "fuse(i_0, j_1) -> f; split(f, 4); parallel(f_o); vectorize(f_i)"},
     {"flattened", "fuse(i_0, j_1) -> f; split(f, 4); split(f_o, 2); parallel(f_o_o)"},
     {"transposed", "fuse(i_0, j_1) -> f; split(f, 8); parallel(f_o); vectorize(f_i)"},
+    {"flattened", "tile(i_0, j_1, 2, 3); parallel(i_0_o); parallel(j_1_o); vectorize(j_1_i)"},
     {"gather", "parallel(i_0); vectorize(j_2)"},
     {"gather", "split(j_2, 4); vectorize(j_2_i); split(i_0, 2); parallel(i_0_o)"},
     {"gather", "cache_read(in0, i_0)"},

@@ -44,7 +44,7 @@ mlsys_status mlsi_symtab_copy(mlsi_symtab *to, const mlsi_symtab *from) {
 
 bool mlsi_dim_valid(const mlsi_symtab *t, int64_t d) { return d >= 0 || mlsi_dim_is_code(t, d); }
 
-static mlsys_status too_large(void) {
+mlsys_status mlsi_dim_too_large(void) {
     return mlsi_fail(
         MLSYS_E_UNSUPPORTED,
         "dim: expression has more than %d terms, %d factors in a term, or divisions nested "
@@ -52,9 +52,13 @@ static mlsys_status too_large(void) {
         MLSI_EXPR_TERMS, MLSI_TERM_ATOMS, MLSI_DIM_NEST);
 }
 
-static mlsys_status overflow(void) { return mlsi_fail(MLSYS_E_SHAPE, "dim: overflow of int64"); }
+static mlsys_status refuse(mlsi_expr_fit fit) {
+    if (fit == MLSI_FITS) return MLSYS_OK;
+    return fit == MLSI_FIT_FULL ? mlsi_dim_too_large()
+                                : mlsi_fail(MLSYS_E_SHAPE, "dim: overflow of int64");
+}
 
-static mlsi_expr expand(const mlsi_symtab *t, int64_t d) {
+mlsi_expr mlsi_expr_of(const mlsi_symtab *t, int64_t d) {
     mlsi_expr e;
     memset(&e, 0, sizeof e);
     if (mlsi_dim_is_code(t, d)) return t->exprs[MLSI_DIM_CODE - d];
@@ -71,7 +75,7 @@ static int order_i64(int64_t a, int64_t b) { return (a > b) - (a < b); }
 static int atom_order(const mlsi_symtab *t, int32_t i, int32_t j);
 
 /* More factors first, then by factors; the constant term is last. */
-static int term_order(const mlsi_symtab *t, const mlsi_term *a, const mlsi_term *b) {
+int mlsi_term_order(const mlsi_symtab *t, const mlsi_term *a, const mlsi_term *b) {
     int c = order_i64(b->n, a->n);
     for (int i = 0; i < a->n && !c; i++)
         c = atom_order(t, a->atoms[i], b->atoms[i]);
@@ -80,10 +84,10 @@ static int term_order(const mlsi_symtab *t, const mlsi_term *a, const mlsi_term 
 
 static int dim_order(const mlsi_symtab *t, int64_t a, int64_t b) {
     if (a == b) return 0;
-    mlsi_expr x = expand(t, a), y = expand(t, b);
+    mlsi_expr x = mlsi_expr_of(t, a), y = mlsi_expr_of(t, b);
     int c = order_i64(x.n, y.n);
     for (int i = 0; i < x.n && !c; i++) {
-        c = term_order(t, &x.terms[i], &y.terms[i]);
+        c = mlsi_term_order(t, &x.terms[i], &y.terms[i]);
         if (!c) c = order_i64(x.terms[i].coef, y.terms[i].coef);
     }
     return c;
@@ -101,43 +105,45 @@ static int atom_order(const mlsi_symtab *t, int32_t i, int32_t j) {
     return c ? c : dim_order(t, a->b, b->b);
 }
 
-enum { ADD_DONE, ADD_OVERFLOW, ADD_FULL };
-
 /* e += term, keeping order and dropping zero coefficients. */
-static int try_add(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term) {
+static mlsi_expr_fit try_add(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term) {
     int i = 0;
-    if (!term->coef) return ADD_DONE;
-    if (term->coef == INT64_MIN) return ADD_OVERFLOW;
-    while (i < e->n && term_order(t, &e->terms[i], term) < 0)
+    if (!term->coef) return MLSI_FITS;
+    if (term->coef == INT64_MIN) return MLSI_FIT_OVERFLOW;
+    while (i < e->n && mlsi_term_order(t, &e->terms[i], term) < 0)
         i++;
-    if (i < e->n && term_order(t, &e->terms[i], term) == 0) {
+    if (i < e->n && mlsi_term_order(t, &e->terms[i], term) == 0) {
         int64_t *coef = &e->terms[i].coef;
-        if (!mlsi_add_i64(*coef, term->coef, coef) || *coef == INT64_MIN) return ADD_OVERFLOW;
+        if (!mlsi_add_i64(*coef, term->coef, coef) || *coef == INT64_MIN) return MLSI_FIT_OVERFLOW;
         if (!*coef) {
             memmove(&e->terms[i], &e->terms[i + 1], sizeof *term * (size_t)(e->n - i - 1));
             memset(&e->terms[--e->n], 0, sizeof *term);
         }
-        return ADD_DONE;
+        return MLSI_FITS;
     }
-    if (e->n == MLSI_EXPR_TERMS) return ADD_FULL;
+    if (e->n == MLSI_EXPR_TERMS) return MLSI_FIT_FULL;
     memmove(&e->terms[i + 1], &e->terms[i], sizeof *term * (size_t)(e->n - i));
     e->terms[i] = *term;
     e->n++;
-    return ADD_DONE;
+    return MLSI_FITS;
 }
 
-static mlsys_status add_term(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term) {
-    int result = try_add(t, e, term);
-    return result == ADD_DONE ? MLSYS_OK : result == ADD_FULL ? too_large() : overflow();
+mlsys_status mlsi_expr_add_term(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term) {
+    return refuse(try_add(t, e, term));
+}
+
+bool mlsi_expr_add(const mlsi_symtab *t, mlsi_expr *e, const mlsi_expr *x, int64_t k) {
+    for (int i = 0; i < x->n; i++) {
+        mlsi_term term = x->terms[i];
+        if (!mlsi_mul_i64(term.coef, k, &term.coef)) return false;
+        if (try_add(t, e, &term) != MLSI_FITS) return false;
+    }
+    return true;
 }
 
 bool mlsi_expr_add_multiple(const mlsi_symtab *t, mlsi_expr *e, int64_t d, int64_t k) {
-    mlsi_expr x = expand(t, d);
-    for (int i = 0; i < x.n; i++) {
-        if (!mlsi_mul_i64(x.terms[i].coef, k, &x.terms[i].coef)) return false;
-        if (try_add(t, e, &x.terms[i]) != ADD_DONE) return false;
-    }
-    return true;
+    mlsi_expr x = mlsi_expr_of(t, d);
+    return mlsi_expr_add(t, e, &x, k);
 }
 
 /* ---- interning ------------------------------------------------------------------------------- */
@@ -163,7 +169,7 @@ static mlsys_status rehash(mlsi_symtab *t) {
     return MLSYS_OK;
 }
 
-static mlsys_status intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out) {
+mlsys_status mlsi_expr_intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out) {
     if (e->n == 0) return *out = 0, MLSYS_OK;
     if (e->n == 1 && e->terms[0].n == 0 && e->terms[0].coef > 0)
         return *out = e->terms[0].coef, MLSYS_OK;
@@ -181,8 +187,8 @@ static mlsys_status intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out) {
     return MLSYS_OK;
 }
 
-/* coef times one atom; the atom is interned when new. */
-static mlsys_status atom_expr(mlsi_symtab *t, const mlsi_atom *atom, int64_t coef, mlsi_expr *out) {
+mlsys_status mlsi_expr_of_atom(mlsi_symtab *t, const mlsi_atom *atom, int64_t coef,
+                               mlsi_expr *out) {
     int64_t i = 0;
     while (i < t->n_atoms && memcmp(&t->atoms[i], atom, sizeof *atom))
         i++;
@@ -198,8 +204,7 @@ static mlsys_status atom_expr(mlsi_symtab *t, const mlsi_atom *atom, int64_t coe
     return MLSYS_OK;
 }
 
-/* Atoms of the written-out expression, and how deep its divisions nest. */
-static int dim_weight(const mlsi_symtab *t, int64_t d, int *nest) {
+int mlsi_dim_weight(const mlsi_symtab *t, int64_t d, int *nest) {
     int weight = 1;
     *nest = 0;
     if (!mlsi_dim_is_code(t, d)) return weight;
@@ -210,7 +215,7 @@ static int dim_weight(const mlsi_symtab *t, int64_t d, int *nest) {
             int a = 0, b = 0;
             weight++;
             if (!atom->op) continue;
-            weight += dim_weight(t, atom->a, &a) + dim_weight(t, atom->b, &b);
+            weight += mlsi_dim_weight(t, atom->a, &a) + mlsi_dim_weight(t, atom->b, &b);
             a = (a > b ? a : b) + 1;
             if (a > *nest) *nest = a;
         }
@@ -247,7 +252,7 @@ mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int6
                              (long long)s->min, (long long)s->max, (long long)s->divisor);
     } else {
         MLSI_TRY(MLSI_GROW(t->alloc, &t->symbols, &t->cap_symbols, i + 1));
-        mlsi_symbol s = {NULL, min, max, divisor};
+        mlsi_symbol s = {.min = min, .max = max, .divisor = divisor};
         MLSI_TRY(mlsi_arena_strdup(&t->arena, name, &s.name));
         t->symbols[t->n_symbols++] = s;
     }
@@ -257,163 +262,69 @@ mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int6
     mlsi_expr e;
     memset(&atom, 0, sizeof atom);
     atom.symbol = (int32_t)i;
-    MLSI_TRY(atom_expr(t, &atom, divisor, &e));
-    return intern(t, &e, out);
+    MLSI_TRY(mlsi_expr_of_atom(t, &atom, divisor, &e));
+    return mlsi_expr_intern(t, &e, out);
 }
 
-static mlsys_status multiply(const mlsi_symtab *t, const mlsi_expr *a, const mlsi_expr *b,
-                             mlsi_expr *out) {
+mlsys_status mlsi_dim_variable(mlsi_symtab *t, const char *name, int64_t extent, int64_t *out) {
+    int64_t lo, hi;
+    mlsi_dim_range(t, extent, &lo, &hi);
+    if (!mlsi_dim_valid(t, extent) || hi < 2)
+        return mlsi_fail(MLSYS_E_ARG, "variable %.80s: no values in an extent of at most %lld",
+                         name, (long long)hi);
+    for (int64_t i = 0; i < t->n_symbols; i++)
+        if (!strcmp(t->symbols[i].name, name))
+            return mlsi_fail(MLSYS_E_ARG, "variable %.80s: the name is taken", name);
+    MLSI_TRY(mlsi_dim_symbol(t, name, 0, hi - 1, 1, out));
+    t->symbols[t->n_symbols - 1].extent = extent;
+    return MLSYS_OK;
+}
+
+mlsi_expr_fit mlsi_expr_multiply(const mlsi_symtab *t, const mlsi_expr *a, const mlsi_expr *b,
+                                 mlsi_expr *out) {
     memset(out, 0, sizeof *out);
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < b->n; j++) {
             const mlsi_term *x = &a->terms[i], *y = &b->terms[j];
             mlsi_term p;
             memset(&p, 0, sizeof p);
-            if (!mlsi_mul_i64(x->coef, y->coef, &p.coef)) return overflow();
-            if (x->n + y->n > MLSI_TERM_ATOMS) return too_large();
+            if (!mlsi_mul_i64(x->coef, y->coef, &p.coef)) return MLSI_FIT_OVERFLOW;
+            if (x->n + y->n > MLSI_TERM_ATOMS) return MLSI_FIT_FULL;
             for (int u = 0, v = 0; u < x->n || v < y->n;)
                 p.atoms[p.n++] =
                     v == y->n || (u < x->n && atom_order(t, x->atoms[u], y->atoms[v]) <= 0)
                         ? x->atoms[u++]
                         : y->atoms[v++];
-            MLSI_TRY(add_term(t, out, &p));
+            mlsi_expr_fit fit = try_add(t, out, &p);
+            if (fit != MLSI_FITS) return fit;
         }
-    return MLSYS_OK;
-}
-
-/* term / divisor when every factor of the divisor is in the term. */
-static bool divide_term(const mlsi_term *term, const mlsi_term *divisor, mlsi_term *out) {
-    memset(out, 0, sizeof *out);
-    /* |coef| < 2^63: no overflow */
-    if (term->coef % divisor->coef && !mlsi_fault(MLSI_FAULT_DIM_DIVIDES)) return false;
-    out->coef = term->coef / divisor->coef;
-    int v = 0;
-    for (int u = 0; u < term->n; u++) {
-        if (v < divisor->n && term->atoms[u] == divisor->atoms[v])
-            v++;
-        else
-            out->atoms[out->n++] = term->atoms[u];
-    }
-    return v == divisor->n;
-}
-
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
-
-/* floor(r / b) as one atom, or a number where the ranges leave only one: 0 needs 0 <= r < b, so the
- * lower bound counts as much as the upper one. */
-static mlsys_status add_floor(mlsi_symtab *t, const mlsi_expr *r, int64_t b, mlsi_expr *q) {
-    mlsi_atom atom;
-    mlsi_expr e;
-    int64_t lo, hi;
-    int na, nb;
-    memset(&atom, 0, sizeof atom);
-    atom.op = '/';
-    atom.b = b;
-    MLSI_TRY(intern(t, r, &atom.a));
-    bool known = mlsi_atom_range(t, &atom, &lo, &hi);
-    if (mlsi_fault(MLSI_FAULT_DIM_FLOOR_DOMAIN) && hi == 0) lo = 0;
-    if (known && lo == hi) {
-        mlsi_term constant = {.coef = lo};
-        return add_term(t, q, &constant);
-    }
-    if (dim_weight(t, atom.a, &na) + dim_weight(t, b, &nb) > MLSI_DIM_WEIGHT ||
-        (na > nb ? na : nb) >= MLSI_DIM_NEST)
-        return too_large();
-    MLSI_TRY(atom_expr(t, &atom, 1, &e));
-    return add_term(t, q, &e.terms[0]);
-}
-
-/* floor(a / b): terms that b divides leave the division exactly, since floor((q*b + r) / b) is
- * q + floor(r / b); of a constant over a constant the part in [0, b) stays inside. */
-static mlsys_status divide(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out) {
-    int64_t lo, hi;
-    char text[80];
-    mlsi_dim_range(t, b, &lo, &hi);
-    if (lo < 1)
-        return mlsi_fail(MLSYS_E_SHAPE, "dim: divisor %s may be %lld",
-                         mlsi_dim_text(t, b, text, sizeof text), (long long)lo);
-    if (a == b) return *out = 1, MLSYS_OK;
-    mlsi_expr x = expand(t, a), y = expand(t, b), q, r;
-    memset(&q, 0, sizeof q);
-    memset(&r, 0, sizeof r);
-    for (int i = 0; i < x.n; i++) {
-        mlsi_term part, rest = x.terms[i];
-        if (y.n == 1 && divide_term(&rest, &y.terms[0], &part)) {
-            MLSI_TRY(add_term(t, &q, &part));
-            continue;
-        }
-        if (b > 0 && rest.n == 0) {
-            part = rest;
-            part.coef = floor_div(rest.coef, b);
-            rest.coef %= b;
-            if (rest.coef < 0) rest.coef += b;
-            if (mlsi_fault(MLSI_FAULT_DIM_TRUNCATES) && part.coef < 0)
-                part.coef += rest.coef > 0, rest.coef = 0;
-            MLSI_TRY(add_term(t, &q, &part));
-        }
-        MLSI_TRY(add_term(t, &r, &rest));
-    }
-    if (r.n) MLSI_TRY(add_floor(t, &r, b, &q));
-    return intern(t, &q, out);
+    return MLSI_FITS;
 }
 
 mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *out) {
     if (!mlsi_dim_valid(t, a) || !mlsi_dim_valid(t, b))
         return mlsi_fail(MLSYS_E_ARG, "dim: %lld is not a dim of this graph",
                          (long long)(mlsi_dim_valid(t, a) ? b : a));
-    if (op == '/') return divide(t, a, b, out);
+    if (op == '/') return mlsi_dim_floor(t, a, b, out);
     if (op == '%') { /* a - b * floor(a / b) */
         int64_t q;
-        MLSI_TRY(divide(t, a, b, &q));
+        MLSI_TRY(mlsi_dim_floor(t, a, b, &q));
         MLSI_TRY(mlsi_dim_op(t, '*', q, b, &q));
         return mlsi_dim_op(t, '-', a, q, out);
     }
-    mlsi_expr x = expand(t, a), y = expand(t, b), r;
+    mlsi_expr x = mlsi_expr_of(t, a), y = mlsi_expr_of(t, b), r;
     if (op == '*') {
-        MLSI_TRY(multiply(t, &x, &y, &r));
-        return intern(t, &r, out);
+        MLSI_TRY(refuse(mlsi_expr_multiply(t, &x, &y, &r)));
+        return mlsi_expr_intern(t, &r, out);
     }
     if (op != '+' && op != '-')
         return mlsi_fail(MLSYS_E_ARG, "dim: operator %d is not one of + - * / %%", op);
     for (int i = 0; i < y.n; i++) {
         mlsi_term term = y.terms[i];
         if (op == '-') term.coef = -term.coef;
-        MLSI_TRY(add_term(t, &x, &term));
+        MLSI_TRY(mlsi_expr_add_term(t, &x, &term));
     }
-    return intern(t, &x, out);
-}
-
-/* a == c * b for a constant c? */
-static mlsys_status constant_ratio(mlsi_symtab *t, const mlsi_expr *x, const mlsi_expr *y,
-                                   int64_t *out, bool *exact) {
-    if (x->n != y->n || x->terms[0].coef % y->terms[0].coef) return MLSYS_OK;
-    int64_t c = x->terms[0].coef / y->terms[0].coef, product;
-    for (int i = 0; i < x->n; i++) {
-        if (term_order(t, &x->terms[i], &y->terms[i]) ||
-            !mlsi_mul_i64(y->terms[i].coef, c, &product) || product != x->terms[i].coef)
-            return MLSYS_OK;
-    }
-    if (c < 1) return MLSYS_OK;
-    return *out = c, *exact = true, MLSYS_OK;
-}
-
-mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out,
-                                   bool *exact) {
-    *exact = false;
-    *out = 0;
-    if (b == 0) return MLSYS_OK;
-    if (a == b) return *exact = true, *out = 1, MLSYS_OK;
-    if (a == 0) return *exact = true, MLSYS_OK;
-    mlsi_expr x = expand(t, a), y = expand(t, b), q;
-    memset(&q, 0, sizeof q);
-    if (y.n != 1) return constant_ratio(t, &x, &y, out, exact);
-    for (int i = 0; i < x.n; i++) {
-        mlsi_term part;
-        if (!divide_term(&x.terms[i], &y.terms[0], &part)) return MLSYS_OK;
-        MLSI_TRY(add_term(t, &q, &part));
-    }
-    *exact = true;
-    return intern(t, &q, out);
+    return mlsi_expr_intern(t, &x, out);
 }
 
 bool mlsi_dim_constant(const mlsi_symtab *t, int64_t d, int64_t *value) {
@@ -433,6 +344,19 @@ int32_t mlsi_dim_as_symbol(const mlsi_symtab *t, int64_t d) {
     return atom->symbol;
 }
 
+/* A variable that is new brings its extent along. */
+static mlsys_status import_symbol(mlsi_symtab *to, const mlsi_symtab *from, const mlsi_symbol *s,
+                                  int64_t *out) {
+    int64_t extent = 0;
+    bool known = false;
+    for (int64_t i = 0; i < to->n_symbols && !known; i++)
+        known = !strcmp(to->symbols[i].name, s->name);
+    if (!known && s->extent) MLSI_TRY(mlsi_dim_import(to, from, s->extent, &extent));
+    MLSI_TRY(mlsi_dim_symbol(to, s->name, s->min, s->max, s->divisor, out));
+    if (!known) to->symbols[to->n_symbols - 1].extent = extent;
+    return MLSYS_OK;
+}
+
 /* One term of another table's expression. */
 static mlsys_status import_term(mlsi_symtab *to, const mlsi_symtab *from, const mlsi_term *term,
                                 int64_t *out) {
@@ -441,7 +365,7 @@ static mlsys_status import_term(mlsi_symtab *to, const mlsi_symtab *from, const 
     memset(&c, 0, sizeof c);
     c.n = 1;
     c.terms[0].coef = term->coef;
-    MLSI_TRY(intern(to, &c, out));
+    MLSI_TRY(mlsi_expr_intern(to, &c, out));
     for (int j = 0; j < term->n; j++) {
         mlsi_atom atom = from->atoms[term->atoms[j]];
         if (atom.op) {
@@ -450,7 +374,7 @@ static mlsys_status import_term(mlsi_symtab *to, const mlsi_symtab *from, const 
             MLSI_TRY(mlsi_dim_op(to, atom.op, atom.a, atom.b, &v));
         } else {
             const mlsi_symbol *s = &from->symbols[atom.symbol];
-            MLSI_TRY(mlsi_dim_symbol(to, s->name, s->min, s->max, s->divisor, &v));
+            MLSI_TRY(import_symbol(to, from, s, &v));
             MLSI_TRY(mlsi_dim_op(to, '/', v, s->divisor, &v)); /* its unit */
         }
         MLSI_TRY(mlsi_dim_op(to, '*', *out, v, out));

@@ -8,6 +8,9 @@
  * so equal expressions print equally in every table with the same symbols. All arithmetic is
  * checked; an overflow is an error, never a wrong extent.
  *
+ * A variable is a symbol whose upper bound is a dim itself. It has values only where its extent is at least 1, and
+ * expressions that name it mean something only there: so floor((i*N + j) / N) is i for j in [0, N).
+ *
  * Codes of expressions are MLSI_DIM_CODE, MLSI_DIM_CODE - 1, ...: far from the small negative
  * numbers that keep their own meaning in attributes that may hold dims (reshape's -1, slice
  * bounds). */
@@ -24,6 +27,7 @@ enum { MLSI_TERM_ATOMS = 4, MLSI_EXPR_TERMS = 12, MLSI_DIM_NEST = 8, MLSI_DIM_WE
 typedef struct mlsi_symbol {
     const char *name;
     int64_t min, max, divisor;
+    int64_t extent; /* 0, or a dim of earlier symbols: the symbol is a variable in [0, extent) */
 } mlsi_symbol;
 
 typedef struct mlsi_atom {
@@ -65,6 +69,9 @@ mlsys_status mlsi_symtab_copy(mlsi_symtab *to, const mlsi_symtab *from);
 /* A symbol; the same name again must have the same range and gives the same dim. */
 mlsys_status mlsi_dim_symbol(mlsi_symtab *t, const char *name, int64_t min, int64_t max,
                              int64_t divisor, int64_t *out);
+/* A variable in [0, extent) under a name that is not taken; its range must leave it at least two values (one: it is
+ * the number 0, and no variable). */
+mlsys_status mlsi_dim_variable(mlsi_symtab *t, const char *name, int64_t extent, int64_t *out);
 /* op in '+', '-', '*', '/', '%' ('/' rounds down, so '%' is in [0, b); b must be provably > 0).
  * Intermediate expressions may be negative; a type's extents may not (mlsi_dim_range tells). */
 mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *out);
@@ -97,11 +104,49 @@ mlsys_status mlsi_dim_parse(mlsi_symtab *t, const char **p, int64_t *out);
 /* Translate a dim of one table into another one (symbols by name). */
 mlsys_status mlsi_dim_import(mlsi_symtab *to, const mlsi_symtab *from, int64_t d, int64_t *out);
 
-/* ---- between the files of this module ---- */
+/* What holds besides the ranges of the symbols: big - small >= least. */
+typedef struct mlsi_dim_fact {
+    int64_t big, small, least;
+} mlsi_dim_fact;
 
+/* big - small >= least for all values of the symbols under which the facts hold? Never yes wrongly; no may mean unknown.
+ * Changes nothing in the table and leaves the thread's sentence alone. */
+bool mlsi_dim_prove(const mlsi_symtab *t, int n_facts, const mlsi_dim_fact *facts, int64_t big,
+                    int64_t small, int64_t least);
+
+/* ---- expressions; the files of this module and the prover of loops (ir/loop) ---- */
+
+typedef enum mlsi_expr_fit { MLSI_FITS = 0, MLSI_FIT_OVERFLOW, MLSI_FIT_FULL } mlsi_expr_fit;
+
+mlsi_expr mlsi_expr_of(const mlsi_symtab *t, int64_t d);
+mlsys_status mlsi_expr_intern(mlsi_symtab *t, const mlsi_expr *e, int64_t *out);
 /* e += k * d; false when that overflows or has too many terms. */
 bool mlsi_expr_add_multiple(const mlsi_symtab *t, mlsi_expr *e, int64_t d, int64_t k);
+/* e += k * x; likewise. */
+bool mlsi_expr_add(const mlsi_symtab *t, mlsi_expr *e, const mlsi_expr *x, int64_t k);
+mlsys_status mlsi_expr_add_term(const mlsi_symtab *t, mlsi_expr *e, const mlsi_term *term);
+mlsi_expr_fit mlsi_expr_multiply(const mlsi_symtab *t, const mlsi_expr *a, const mlsi_expr *b,
+                                 mlsi_expr *out);
+/* x = q * y + r by long division from the leading terms; false when that does not fit. */
+bool mlsi_expr_divide(const mlsi_symtab *t, const mlsi_expr *x, const mlsi_expr *y, mlsi_expr *q,
+                      mlsi_expr *r);
+/* term / divisor when every factor of the divisor is in the term. */
+bool mlsi_term_divide(const mlsi_term *term, const mlsi_term *divisor, mlsi_term *out);
+int mlsi_term_order(const mlsi_symtab *t, const mlsi_term *a, const mlsi_term *b);
+/* coef times one atom; the atom is interned when new. */
+mlsys_status mlsi_expr_of_atom(mlsi_symtab *t, const mlsi_atom *atom, int64_t coef, mlsi_expr *out);
+/* Atoms of the written-out expression, and how deep its divisions nest. */
+int mlsi_dim_weight(const mlsi_symtab *t, int64_t d, int *nest);
+mlsys_status mlsi_dim_too_large(void);
+mlsys_status mlsi_dim_floor(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out);
 /* Interval of an atom; false when an end saturated on the way. */
 bool mlsi_atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *min, int64_t *max);
+/* The greatest symbol in an atom. */
+int32_t mlsi_atom_symbol(const mlsi_symtab *t, const mlsi_atom *atom);
+/* e >= 0? As mlsi_dim_prove. */
+bool mlsi_expr_prove(const mlsi_symtab *t, int n_facts, const mlsi_dim_fact *facts,
+                     const mlsi_expr *e);
+
+static inline int64_t mlsi_floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
 
 #endif

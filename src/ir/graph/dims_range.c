@@ -24,8 +24,6 @@ static int64_t sat_add(int64_t a, int64_t b, bool *saturated) {
     return a < 0 ? INT64_MIN : INT64_MAX;
 }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
-
 static interval atom_interval(const mlsi_symtab *t, const mlsi_atom *atom);
 
 static interval times(interval x, interval y) {
@@ -73,8 +71,8 @@ static interval atom_interval(const mlsi_symtab *t, const mlsi_atom *atom) {
     interval a = dim_interval(t, atom->a), b = dim_interval(t, atom->b);
     if (b.min < 1) b.min = 1;
     if (b.max < 1) b.max = 1;
-    return (interval){floor_div(a.min, a.min < 0 ? b.min : b.max),
-                      floor_div(a.max, a.max < 0 ? b.max : b.min), a.saturated || b.saturated};
+    return (interval){mlsi_floor_div(a.min, a.min < 0 ? b.min : b.max),
+                      mlsi_floor_div(a.max, a.max < 0 ? b.max : b.min), a.saturated || b.saturated};
 }
 
 bool mlsi_atom_range(const mlsi_symtab *t, const mlsi_atom *atom, int64_t *min, int64_t *max) {
@@ -130,7 +128,7 @@ static mlsys_status atom_eval(const mlsi_symtab *t, const mlsi_atom *atom, const
     MLSI_TRY(mlsi_dim_eval(t, atom->a, binding, &a));
     MLSI_TRY(mlsi_dim_eval(t, atom->b, binding, &b));
     if (b < 1) return mlsi_fail(MLSYS_E_SHAPE, "dim: division by %lld", (long long)b);
-    *out = floor_div(a, b);
+    *out = mlsi_floor_div(a, b);
     return MLSYS_OK;
 }
 

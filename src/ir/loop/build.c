@@ -91,25 +91,34 @@ int64_t mlsi_nest_index(mlsi_nest *n, int op, int64_t a, int64_t b) {
     return out;
 }
 
+/* The variable's symbol, under a name that no shape symbol has. */
+static mlsys_status variable_symbol(mlsi_nest *n, char name[64], mlsi_loop_var *v) {
+    for (int64_t i = 0; i < n->tab.n_symbols; i++)
+        if (!strcmp(n->tab.symbols[i].name, name)) {
+            if (strlen(name) == 63)
+                return mlsi_fail(MLSYS_E_UNSUPPORTED, "nest %s: name %s is taken", n->name, name);
+            strcat(name, "_");
+            i = -1;
+        }
+    v->symbol = (int32_t)n->tab.n_symbols;
+    return mlsi_dim_variable(&n->tab, name, v->extent, &v->code);
+}
+
 int32_t mlsi_nest_var(mlsi_nest *n, const char *name, int64_t extent) {
     int64_t lo, hi;
     char text[64];
     if (n->status != MLSYS_OK) return -1;
     mlsi_dim_range(&n->tab, extent, &lo, &hi);
-    if (lo < 0) {
+    if (lo < 0 && !mlsi_dim_prove(&n->tab, 0, NULL, extent, 0, 0)) {
         mlsi_nest_fail(n, mlsi_fail(MLSYS_E_INTERNAL, "nest %s: extent of %s may be %lld", n->name,
                                     name, (long long)lo));
         return -1;
     }
     mlsi_loop_var v = {.extent = extent, .symbol = -1};
     snprintf(text, sizeof text, "%.40s_%lld", name, (long long)n->n_vars);
+    if (hi > 1 && !did(n, variable_symbol(n, text, &v))) return -1;
     if (!did(n, MLSI_GROW(n->alloc, &n->vars, &n->cap_vars, n->n_vars + 1))) return -1;
     if (!did(n, mlsi_arena_strdup(&n->arena, text, &v.name))) return -1;
-    if (hi > 1) {
-        int64_t symbol = n->tab.n_symbols;
-        if (!did(n, mlsi_dim_symbol(&n->tab, v.name, 0, hi - 1, 1, &v.code))) return -1;
-        v.symbol = (int32_t)symbol;
-    }
     n->vars[n->n_vars] = v;
     return (int32_t)n->n_vars++;
 }
@@ -247,15 +256,30 @@ void mlsi_nest_add(mlsi_nest *n, int32_t acc, int64_t position, int32_t value, i
     if (n->status == MLSYS_OK) add_stmt(n, &s);
 }
 
+/* s: the rest of the statement. */
+static int64_t add_bind(mlsi_nest *n, mlsi_ls s, const char *name, int32_t value, int64_t extent) {
+    s.var = mlsi_nest_var(n, name, extent);
+    s.value = mlsi_nest_cast(n, value, MLSYS_I64);
+    if (n->status == MLSYS_OK) add_stmt(n, &s);
+    return n->status == MLSYS_OK ? n->vars[s.var].code : 0;
+}
+
 int64_t mlsi_nest_bind(mlsi_nest *n, const char *name, int32_t value, int64_t extent, bool clamp,
                        const char *text) {
     mlsi_ls s = stmt_of(MLSI_LS_BIND);
-    s.var = mlsi_nest_var(n, name, extent);
-    s.value = mlsi_nest_cast(n, value, MLSYS_I64);
     s.clamp = clamp;
     s.text = text;
-    if (n->status == MLSYS_OK) add_stmt(n, &s);
-    return n->status == MLSYS_OK ? n->vars[s.var].code : 0;
+    return add_bind(n, s, name, value, extent);
+}
+
+int64_t mlsi_nest_bind_at(mlsi_nest *n, const char *name, int32_t value, int64_t position,
+                          int64_t extent, bool wrap, const char *text) {
+    mlsi_ls s = stmt_of(MLSI_LS_BIND);
+    s.wrap = wrap;
+    s.text = text;
+    s.n_index = 1;
+    s.index[0] = position;
+    return add_bind(n, s, name, value, extent);
 }
 
 /* ---- expressions -------------------------------------------------------------------------------------- */

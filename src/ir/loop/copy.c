@@ -7,6 +7,8 @@ typedef struct copier {
     const mlsi_nest *from;
     mlsi_nest *to;
     int32_t *exprs, *lets, *accs, *buffers, *vars; /* number in to + 1, 0 = not yet */
+    int64_t *units;                                /* per symbol: its unit in to */
+    uint8_t *defined;                              /* per symbol */
 } copier;
 
 static bool keep(copier *c, mlsys_status st) {
@@ -14,11 +16,32 @@ static bool keep(copier *c, mlsys_status st) {
     return c->to->status == MLSYS_OK;
 }
 
+static int64_t index_of(copier *c, int64_t d);
+
+static int64_t atom_of(copier *c, const mlsi_atom *a) {
+    if (a->op) {
+        int64_t x = index_of(c, a->a);
+        return mlsi_nest_index(c->to, a->op, x, index_of(c, a->b));
+    }
+    if (!c->defined[a->symbol])
+        keep(c, mlsi_fail(MLSYS_E_INTERNAL, "nest %s: %s is used before its definition",
+                          c->from->name, c->from->tab.symbols[a->symbol].name));
+    return c->units[a->symbol];
+}
+
+/* By the copy's variables: their ranges may have become others, so names are not enough. */
 static int64_t index_of(copier *c, int64_t d) {
-    int64_t out = 0;
-    if (c->to->status == MLSYS_OK)
-        keep(c, mlsi_dim_import(&c->to->tab, &c->from->tab, d, &out));
-    return out;
+    const mlsi_symtab *t = &c->from->tab;
+    int64_t sum = 0;
+    if (!mlsi_dim_is_code(t, d)) return d;
+    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
+    for (int i = 0; i < e->n && c->to->status == MLSYS_OK; i++) {
+        int64_t coef = e->terms[i].coef, part = coef < 0 ? -coef : coef;
+        for (int j = 0; j < e->terms[i].n; j++)
+            part = mlsi_nest_index(c->to, '*', part, atom_of(c, &t->atoms[e->terms[i].atoms[j]]));
+        sum = mlsi_nest_index(c->to, coef < 0 ? '-' : '+', sum, part);
+    }
+    return sum;
 }
 
 static const char *name_of(copier *c, const char *name) {
@@ -31,7 +54,10 @@ static void copy_symbols(copier *c) {
     for (int64_t i = 0; i < c->from->n_shape_symbols; i++) {
         const mlsi_symbol *s = &c->from->tab.symbols[i];
         int64_t code;
-        keep(c, mlsi_dim_symbol(&c->to->tab, s->name, s->min, s->max, s->divisor, &code));
+        if (!keep(c, mlsi_dim_symbol(&c->to->tab, s->name, s->min, s->max, s->divisor, &code)))
+            return;
+        c->units[i] = mlsi_nest_index(c->to, '/', code, s->divisor);
+        c->defined[i] = 1;
     }
     c->to->n_shape_symbols = c->to->tab.n_symbols;
 }
@@ -50,14 +76,21 @@ static void copy_buffer(copier *c, int32_t i) {
 static void copy_var(copier *c, int32_t i) {
     mlsi_nest *n = c->to;
     mlsi_loop_var v = c->from->vars[i];
+    int32_t symbol = v.symbol;
+    int64_t lo, hi;
     v.name = name_of(c, v.name);
     v.extent = index_of(c, v.extent);
+    v.code = 0;
+    v.symbol = -1;
     if (!keep(c, MLSI_GROW(n->alloc, &n->vars, &n->cap_vars, n->n_vars + 1))) return;
-    if (v.symbol >= 0) {
-        const mlsi_symbol *s = &c->from->tab.symbols[v.symbol];
-        if (!keep(c, mlsi_dim_symbol(&n->tab, s->name, s->min, s->max, s->divisor, &v.code)))
-            return;
-        v.symbol = mlsi_dim_as_symbol(&n->tab, v.code);
+    mlsi_dim_range(&n->tab, v.extent, &lo, &hi);
+    if (hi > 1) {
+        v.symbol = (int32_t)n->tab.n_symbols;
+        if (!keep(c, mlsi_dim_variable(&n->tab, v.name, v.extent, &v.code))) return;
+    }
+    if (symbol >= 0) {
+        c->units[symbol] = v.code;
+        c->defined[symbol] = 1;
     }
     n->vars[n->n_vars] = v;
     c->vars[i] = (int32_t)++n->n_vars;
@@ -169,6 +202,8 @@ mlsys_status mlsi_nest_copy(const mlsi_nest *from, mlsi_nest *to) {
     keep(&c, MLSI_NEW_N(to->alloc, from->n_accs + 1, &c.accs));
     keep(&c, MLSI_NEW_N(to->alloc, from->n_buffers + 1, &c.buffers));
     keep(&c, MLSI_NEW_N(to->alloc, from->n_vars + 1, &c.vars));
+    keep(&c, MLSI_NEW_N(to->alloc, from->tab.n_symbols + 1, &c.units));
+    keep(&c, MLSI_NEW_N(to->alloc, from->tab.n_symbols + 1, &c.defined));
     if (to->status == MLSYS_OK) copy_symbols(&c);
     for (int32_t i = 0; i < from->n_buffers && to->status == MLSYS_OK; i++)
         if (from->buffers[i].param >= 0) copy_buffer(&c, i);
@@ -180,5 +215,7 @@ mlsys_status mlsi_nest_copy(const mlsi_nest *from, mlsi_nest *to) {
     mlsi_mem_free(to->alloc, c.accs);
     mlsi_mem_free(to->alloc, c.buffers);
     mlsi_mem_free(to->alloc, c.vars);
+    mlsi_mem_free(to->alloc, c.units);
+    mlsi_mem_free(to->alloc, c.defined);
     return to->status;
 }

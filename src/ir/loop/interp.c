@@ -6,6 +6,7 @@
 #include "core/rng.h"
 #include "ir/ops/op_def.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static mlsys_status eval(mlsi_machine *m, int32_t expr, uint64_t *out);
@@ -189,6 +190,17 @@ static mlsys_status run_for(mlsi_machine *m, const mlsi_ls *s) {
     return MLSYS_OK;
 }
 
+static mlsys_status refuse_bind(mlsi_machine *m, const mlsi_ls *s, int64_t value, int64_t extent) {
+    char at[48] = "";
+    int64_t position;
+    if (s->n_index) {
+        MLSI_TRY(index_of(m, s->index[0], &position));
+        snprintf(at, sizeof at, " at position %lld", (long long)position);
+    }
+    return mlsi_fail(MLSYS_E_ARG, "%s %lld%s outside [%lld,%lld)", s->text ? s->text : "bind",
+                     (long long)value, at, s->wrap ? (long long)-extent : 0, (long long)extent);
+}
+
 static mlsys_status run_bind(mlsi_machine *m, const mlsi_ls *s) {
     const mlsi_loop_var *v = &m->n->vars[s->var];
     uint64_t bits;
@@ -197,9 +209,8 @@ static mlsys_status run_bind(mlsi_machine *m, const mlsi_ls *s) {
     MLSI_TRY(index_of(m, v->extent, &extent));
     int64_t value = (int64_t)bits;
     if (s->clamp && extent > 0) value = value < 0 ? 0 : value >= extent ? extent - 1 : value;
-    if (value < 0 || value >= extent)
-        return mlsi_fail(MLSYS_E_ARG, "%s %lld is outside [0, %lld)", s->text ? s->text : "bind",
-                         (long long)value, (long long)extent);
+    if (value >= extent || value < (s->wrap ? -extent : 0)) return refuse_bind(m, s, value, extent);
+    if (value < 0) value += extent;
     if (v->symbol >= 0) m->binding[v->symbol] = value;
     return MLSYS_OK;
 }

@@ -1,6 +1,8 @@
 /* Elements of values: loads, lets that hold them, producers computed in place. */
 #include "ir/loop/lowering.h"
 
+#include "core/dtype.h"
+
 #include <string.h>
 
 bool mlsi_lower_has_element(const mlsi_op_def *def) {
@@ -43,7 +45,18 @@ void mlsi_lower_lazy(mlsi_lower *l, int more) { l->driver->lazy += more; }
 
 /* ---- what is held ------------------------------------------------------------------------------------- */
 
-static int32_t find_held(const mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
+/* Loops of an op's own rule end unseen by the driver, so a let's scope is asked of the nest. What is out of scope lies on
+ * top: bodies close in the reverse order of their opening. */
+static void forget_closed(mlsi_lowering *d) {
+    while (d->n_held) {
+        const mlsi_held *h = &d->held[d->n_held - 1];
+        if (h->depth <= d->n->depth && d->n->open[h->depth].stmt == h->body) return;
+        d->n_held--;
+    }
+}
+
+static int32_t find_held(mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
+    forget_closed(d);
     for (int64_t i = d->n_held - 1; i >= 0; i--) {
         const mlsi_held *h = &d->held[i];
         if (h->value == value && !memcmp(h->index, index, sizeof *index * (size_t)rank))
@@ -53,7 +66,9 @@ static int32_t find_held(const mlsi_lowering *d, int32_t value, int rank, const 
 }
 
 static void hold(mlsi_lowering *d, int32_t value, int rank, const int64_t *index, int32_t expr) {
-    mlsi_held h = {.value = value, .expr = expr, .rank = rank};
+    mlsi_held h = {.value = value, .expr = expr, .rank = rank, .depth = d->n->depth};
+    h.body = d->n->open[h.depth].stmt;
+    forget_closed(d);
     memcpy(h.index, index, sizeof *index * (size_t)rank);
     mlsys_status st = MLSI_GROW(d->n->alloc, &d->held, &d->cap_held, d->n_held + 1);
     mlsi_nest_fail(d->n, st);
@@ -135,8 +150,10 @@ static int32_t fresh_value(mlsi_lowering *d, int32_t value, int rank, const int6
 int32_t mlsi_lower_value(mlsi_lowering *d, int32_t value, const int64_t *index) {
     enum { MOST = 1 << 17 }; /* expressions: guards can double them */
     int rank = d->f->values[value].type.rank;
-    if (d->n->status != MLSYS_OK) return -1;
     if (d->n->n_exprs > MOST) mlsi_lower_refuse(d, "too many expressions", "");
+    if (mlsi_dtype_is_block(d->f->values[value].type.dtype))
+        mlsi_lower_refuse(d, "blocks have no elements to read", "");
+    if (d->n->status != MLSYS_OK) return -1;
     int32_t x = find_held(d, value, rank, index);
     if (x >= 0) return x;
     x = fresh_value(d, value, rank, index);

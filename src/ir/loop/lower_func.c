@@ -8,7 +8,6 @@
 void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value) {
     mlsi_lowering *d = l->driver;
     int32_t v = l->node->first_out + r;
-    int64_t held = d->n_held;
     mlsi_lower_hold(
         d, v, index,
         mlsi_nest_let(d->n, "y", mlsi_nest_cast(d->n, value, mlsi_lower_out(l, r)->dtype)));
@@ -20,7 +19,6 @@ void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value
         int32_t x = mlsi_lower_value(d, d->f->outputs[o].value, index);
         mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + o), index, x);
     }
-    d->n_held = held;
 }
 
 int32_t mlsi_lower_result_buffer(mlsi_lower *l, int r) {
@@ -31,10 +29,19 @@ int32_t mlsi_lower_result_buffer(mlsi_lower *l, int r) {
     return -1;
 }
 
+/* One view of the bytes of a parameter for all who read it. */
+static int32_t bytes_of(mlsi_nest *n, int32_t buffer) {
+    for (int32_t b = 0; buffer >= 0 && b < n->n_buffers; b++)
+        if (n->buffers[b].bytes && n->buffers[b].scope == n->buffers[buffer].scope &&
+            n->buffers[b].param == n->buffers[buffer].param)
+            return b;
+    return mlsi_nest_bytes(n, buffer);
+}
+
 int32_t mlsi_lower_bytes(mlsi_lower *l, int i) {
     mlsi_lowering *d = l->driver;
     const mlsi_lowered *v = &d->values[l->node->in[i]];
-    if (v->place == MLSI_PLACE_PARAM) return mlsi_nest_bytes(d->n, v->buffer);
+    if (v->place == MLSI_PLACE_PARAM) return bytes_of(d->n, v->buffer);
     mlsi_lower_refuse(d, "blocks must be an input: ", mlsi_op_name(l->node->op));
     return -1;
 }
@@ -65,11 +72,19 @@ static void place_values(mlsi_lowering *d) {
         if (d->f->values[v].kind == MLSI_VALUE_CONST) place_const(d, v);
 }
 
+/* Loops of its own: a rule for whole loops, where a rule for a reduction per element does not fit. */
+static bool has_nest(mlsi_lowering *d, const mlsi_node *node) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    mlsi_lower l = mlsi_lower_of(d, node);
+    mlsi_reduction r = {.rank = 0};
+    return def->nest && !(def->reduces && def->reduces(&l, &r));
+}
+
 static void classify(mlsi_lowering *d) {
     for (int64_t i = 0; i < d->f->n_nodes; i++) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_op_def *def = mlsi_op_get(node->op);
-        if (def->nest) {
+        if (has_nest(d, node)) {
             if (d->nest_node >= 0)
                 mlsi_lower_refuse(d, "two nodes have loops of their own: ", mlsi_op_name(node->op));
             d->nest_node = (int32_t)i;

@@ -5,11 +5,9 @@
 
 enum { TILE = 4096 }; /* elements of a vector loop that is a parallel task of its own */
 
-/* What lets of a body that ends have held goes. */
-static void end_loops(mlsi_lowering *d, int n, int64_t held) {
+static void end_loops(mlsi_lowering *d, int n) {
     for (int i = 0; i < n; i++)
         mlsi_nest_end(d->n);
-    d->n_held = held;
     for (int64_t v = 0; v < d->f->n_values; v++)
         d->values[v].filling = false;
 }
@@ -35,7 +33,7 @@ int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int6
     const mlsi_op_def *def = mlsi_op_get(node->op);
     mlsi_lower l = mlsi_lower_of(d, node);
     mlsi_reduction r = {.rank = 0};
-    int64_t k[MLSYS_MAX_DIMS], held = d->n_held;
+    int64_t k[MLSYS_MAX_DIMS];
     int32_t term[2] = {-1, -1};
     if (!def->reduces(&l, &r)) {
         mlsi_lower_refuse(d, "no loops for these operands of ", mlsi_op_name(node->op));
@@ -48,7 +46,7 @@ int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int6
     d->inner_rank = r.rank;
     def->term(&l, index, k, term);
     mlsi_nest_add(d->n, acc, position(d->n, &r, k), term[0], term[1]);
-    end_loops(d, r.rank, held);
+    end_loops(d, r.rank);
     d->inner_rank = 0;
     int32_t x = mlsi_nest_acc_value(d->n, acc);
     if (def->reduced) x = def->reduced(&l, index, x);
@@ -103,7 +101,6 @@ static void store_outputs(mlsi_lowering *d) {
     for (int64_t o = 0; o < d->f->n_outputs; o++) {
         const mlsi_type *t = output_type(d, o);
         int inner = t->rank - d->row_rank;
-        int64_t held = d->n_held;
         if (done >> o & 1) continue;
         for (int i = 0; i < inner; i++)
             d->inner[i] = index[d->row_rank + i] =
@@ -116,7 +113,7 @@ static void store_outputs(mlsi_lowering *d) {
             mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + p), index, x);
             done |= (uint64_t)1 << p;
         }
-        end_loops(d, inner, held);
+        end_loops(d, inner);
         d->inner_rank = 0;
     }
 }
@@ -221,5 +218,5 @@ void mlsi_lower_rows(mlsi_lowering *d) {
         d->values[node->first_out].known = true;
     }
     store_outputs(d);
-    end_loops(d, opened, 0);
+    end_loops(d, opened);
 }

@@ -19,9 +19,9 @@ typedef struct mlsi_lowered {
     bool filling; /* TEMP: the loop that fills it is open */
 } mlsi_lowered;
 
-/* An element that a let of an open body holds. */
+/* An element that a let holds, while the body that it stands in is open: n->open[depth].stmt is body. */
 typedef struct mlsi_held {
-    int32_t value, expr, rank;
+    int32_t value, expr, rank, depth, body;
     int64_t index[MLSYS_MAX_DIMS];
 } mlsi_held;
 
@@ -46,7 +46,7 @@ bool mlsi_lower_has_element(const mlsi_op_def *def);
 mlsi_lower mlsi_lower_of(mlsi_lowering *d, const mlsi_node *node);
 /* An element of a value, in its dtype. */
 int32_t mlsi_lower_value(mlsi_lowering *d, int32_t value, const int64_t *index);
-/* From here to the end of the body that is open, this element is expr. */
+/* From here to the end of the innermost open body this element is expr. */
 void mlsi_lower_hold(mlsi_lowering *d, int32_t value, const int64_t *index, int32_t expr);
 /* UNSUPPORTED, with the nest's name. */
 void mlsi_lower_refuse(mlsi_lowering *d, const char *why, const char *what);

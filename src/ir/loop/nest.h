@@ -18,7 +18,8 @@
  *  - GUARD evaluates its first argument only where lo <= index < hi, else its second: subscripts of the
  *    first are proved under that condition. IF likewise for statements.
  *  - BIND gives a variable a value from data: a scalar i64 that must lie in [0, extent), else the nest fails with a
- *    sentence (text, value, extent), or, with a clamp, is moved to the nearer end.
+ *    sentence (text, value, position if it has one, range), or, with a clamp, is moved to the nearer end. With wrap
+ *    the range is [-extent, extent), and negative values count from the end.
  *  - A reduction is an accumulator and the statements ADD that give it terms: (position, term). Positions are an index
  *    expression; over all iterations between the ACC that opens it and its first read they must take each value of
  *    [0, count) exactly once, in any order of the loops. The result is a function of the sequence by position alone:
@@ -122,7 +123,7 @@ typedef enum mlsi_ls_kind {
     MLSI_LS_ALLOC,   /* buffer ref begins here */
     MLSI_LS_ACC,     /* accumulator ref begins */
     MLSI_LS_ADD,     /* to accumulator ref: position index[0], term value (and value2: DOT) */
-    MLSI_LS_BIND,    /* var from value; text; clamp */
+    MLSI_LS_BIND, /* var from value; text; clamp or wrap; index[0], if any: position, for the sentence */
     MLSI_LS_BARRIER,
     MLSI_LS_COPY, /* one element: buffer ref at index from value (a LOAD), asynchronously */
     MLSI_LS_WAIT,
@@ -138,7 +139,7 @@ typedef struct mlsi_ls {
     int32_t body; /* first statement inside, -1 = none */
     int32_t var, ref, value, value2;
     mlsi_loop_kind loop;
-    bool clamp;
+    bool clamp, wrap;
     int32_t n_index;
     int64_t index[MLSYS_MAX_DIMS];
     const char *text;
@@ -214,6 +215,9 @@ void mlsi_nest_add(mlsi_nest *n, int32_t acc, int64_t position, int32_t value, i
 /* The variable's code. text: "gather: index", static. */
 int64_t mlsi_nest_bind(mlsi_nest *n, const char *name, int32_t value, int64_t extent, bool clamp,
                        const char *text);
+/* A value of a tensor of indices, at that position of it. */
+int64_t mlsi_nest_bind_at(mlsi_nest *n, const char *name, int32_t value, int64_t position,
+                          int64_t extent, bool wrap, const char *text);
 
 int32_t mlsi_nest_const(mlsi_nest *n, mlsys_dtype dtype, const void *element);
 int32_t mlsi_nest_float(mlsi_nest *n, mlsys_dtype dtype, double value); /* rounded once */

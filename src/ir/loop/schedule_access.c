@@ -5,6 +5,7 @@
  * helps with the next. Everything else that varies is taken to be different on both sides. A quotient, which fused loops
  * leave, is a variable of its own until it is known to be equal: f / E in one axis makes f % E = f - E * (f / E) in another
  * tell f. */
+#include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
 #include <stdio.h>
@@ -107,43 +108,46 @@ const char *mlsi_edit_ordered(mlsi_nest *w, int32_t top) {
 
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
 
+enum { MOST_GUARDS = 4 };
+
 typedef struct meeting {
     mlsi_nest *w;
     int count;
     const int32_t *loops;
-    mlsi_edit_vars outer;         /* the same on both sides */
     mlsi_edit_vars vars, other;   /* what varies: on the one side, on the other */
     int32_t stmt[MLSI_EDIT_VARS]; /* its FOR or BIND, -1 = a quotient */
     int32_t atom[MLSI_EDIT_VARS]; /* the quotient */
     bool equal[MLSI_EDIT_VARS];   /* the same on both sides wherever the two meet */
     bool apart;                   /* they never meet */
+    int n_guards[2];              /* of each access: lo <= index < hi holds */
+    int64_t guards[2][MOST_GUARDS][3];
 } meeting;
 
-/* A symbol of a name that nothing has. */
-static bool new_symbol(mlsi_nest *w, const char *kind, int i, int64_t max, int32_t *symbol,
-                       int64_t *code) {
+/* A variable of a name that nothing has. */
+static bool new_variable(mlsi_nest *w, const char *kind, int i, int64_t extent, int32_t *symbol,
+                         int64_t *code) {
     char base[32], name[MLSI_STEP_NAME];
     snprintf(base, sizeof base, "_%s_%d", kind, i);
     mlsi_edit_free_name(w, base, name);
-    mlsi_nest_fail(w, mlsi_dim_symbol(&w->tab, name, 0, max, 1, code));
-    if (w->status == MLSYS_OK) *symbol = mlsi_dim_as_symbol(&w->tab, *code);
+    *symbol = (int32_t)w->tab.n_symbols;
+    mlsi_nest_fail(w, mlsi_dim_variable(&w->tab, name, extent, code));
     return w->status == MLSYS_OK;
 }
 
-/* Something that varies, and what it is on the other side, its extent in terms of that side. max >= 1. */
+/* Something that varies, and what it is on the other side, its extent in terms of that side. */
 static bool add_varying(meeting *m, int32_t stmt, int32_t atom, int32_t symbol, int64_t code,
-                        int64_t extent, int64_t max) {
+                        int64_t extent) {
     int i = m->vars.n;
+    int64_t other;
     if (i == MLSI_EDIT_VARS)
         return mlsi_edit_refuse(m->w, MLSYS_E_UNSUPPORTED, "schedule: more than %d variables",
                                 MLSI_EDIT_VARS);
-    int64_t other;
     if (!mlsi_index_replace(m->w, extent, i, m->vars.symbol, m->other.code, &other))
         return mlsi_edit_refuse(m->w, MLSYS_E_UNSUPPORTED, "schedule: an extent is too large");
     m->stmt[i] = stmt, m->atom[i] = atom;
     m->vars.symbol[i] = symbol, m->vars.code[i] = code, m->vars.extent[i] = extent;
-    m->other.extent[i] = other;
-    if (!new_symbol(m->w, "other", i, max, &m->other.symbol[i], &m->other.code[i])) return false;
+    if (!new_variable(m->w, "other", i, other, &m->other.symbol[i], &m->other.code[i]))
+        return false;
     m->vars.n = m->other.n = i + 1;
     return true;
 }
@@ -152,12 +156,11 @@ static bool open_meeting(meeting *m) {
     mlsi_nest *w = m->w;
     int32_t top = m->loops[0];
     int32_t *list = mlsi_edit_list(w, top);
-    mlsi_edit_vars_around(w, mlsi_edit_parent(w, top), &m->outer);
     for (int32_t *i = list; list && *i >= 0 && w->status == MLSYS_OK; i++) {
         if (w->stmts[*i].kind != MLSI_LS_FOR && w->stmts[*i].kind != MLSI_LS_BIND) continue;
         const mlsi_loop_var v = w->vars[w->stmts[*i].var];
         if (v.symbol >= 0)
-            add_varying(m, *i, -1, v.symbol, v.code, v.extent, w->tab.symbols[v.symbol].max);
+            add_varying(m, *i, -1, v.symbol, v.code, v.extent);
     }
     mlsi_mem_free(w->alloc, list);
     return w->status == MLSYS_OK;
@@ -179,8 +182,8 @@ static bool hide_quotient(mlsi_nest *w, void *user, int32_t atom, int64_t *out) 
     while (i < m->vars.n && (m->stmt[i] >= 0 || m->atom[i] != atom))
         i++;
     if (i == m->vars.n &&
-        (!new_symbol(w, "quotient", i, hi - lo, &symbol, &code) ||
-         !add_varying(m, -1, atom, symbol, code, extent, hi - lo)))
+        (!new_variable(w, "quotient", i, extent, &symbol, &code) ||
+         !add_varying(m, -1, atom, symbol, code, extent)))
         return false;
     int64_t start = lo < 0 ? -lo : lo;
     return mlsi_index_op(w, lo < 0 ? '-' : '+', m->vars.code[i], start, out);
@@ -202,8 +205,8 @@ static bool learn_quotient(meeting *m) {
         mlsi_atom a = m->w->tab.atoms[m->atom[i]];
         bool equal = true;
         for (int k = 0; k < m->vars.n; k++)
-            equal = equal && (m->equal[k] || (!mlsi_index_has(&m->w->tab, a.a, m->vars.symbol[k]) &&
-                                              !mlsi_index_has(&m->w->tab, a.b, m->vars.symbol[k])));
+            equal = equal && (m->equal[k] || (!mlsi_dim_names(&m->w->tab, a.a, m->vars.symbol[k]) &&
+                                              !mlsi_dim_names(&m->w->tab, a.b, m->vars.symbol[k])));
         if (equal) return m->equal[i] = true;
     }
     return false;
@@ -219,20 +222,23 @@ static bool other_side(meeting *m, int64_t d, int64_t *out) {
     return mlsi_index_replace(m->w, d, n, symbols, by, out);
 }
 
-/* Is d >= least? Variables of both sides leave it inner ones first, since extents name outer ones. */
+/* Is d >= least where both accesses are made? */
 static bool at_least(meeting *m, int64_t d, int64_t least) {
-    for (int i = m->vars.n - 1; i >= 0; i--) {
-        const mlsi_edit_vars *sides[2] = {&m->other, &m->vars};
-        for (int k = 0; k < 2; k++) {
-            mlsi_edit_vars one = {.n = 1,
-                                  .symbol = {sides[k]->symbol[i]},
-                                  .code = {sides[k]->code[i]},
-                                  .extent = {sides[k]->extent[i]}};
-            int64_t out;
-            if (mlsi_index_extreme(m->w, &one, d, false, &out)) d = out;
+    mlsi_dim_fact facts[4 * MOST_GUARDS];
+    int n = 0;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < m->n_guards[side]; i++) {
+            int64_t g[3];
+            bool ok = true;
+            for (int k = 0; k < 3; k++) {
+                g[k] = m->guards[side][i][k];
+                ok = ok && (!side || other_side(m, g[k], &g[k]));
+            }
+            if (!ok) continue;
+            facts[n++] = (mlsi_dim_fact){.big = g[1], .small = g[0], .least = 0};
+            facts[n++] = (mlsi_dim_fact){.big = g[2], .small = g[1], .least = 1};
         }
-    }
-    return mlsi_index_at_least(m->w, &m->outer, d, least);
+    return mlsi_dim_prove(&m->w->tab, n, facts, d, 0, least);
 }
 
 /* |rest| < factor */
@@ -284,11 +290,28 @@ static bool learn_once(meeting *m, const mlsi_access *a, const mlsi_access *b) {
     return learn_quotient(m);
 }
 
+/* The guards between the loops and an access. */
+static void find_guards(meeting *m, int side, const mlsi_access *a) {
+    mlsi_nest *w = m->w;
+    int n = 0;
+    for (int32_t s = a->stmt; s != m->loops[0] && n < MOST_GUARDS; s = mlsi_edit_parent(w, s)) {
+        if (w->stmts[s].kind != MLSI_LS_IF || w->stmts[s].value >= 0) continue;
+        bool ok = true;
+        for (int k = 0; k < 3; k++)
+            ok = ok && mlsi_index_map(w, w->stmts[s].index[k], hide_quotient, m,
+                                      &m->guards[side][n][k]);
+        n += ok;
+    }
+    m->n_guards[side] = n;
+}
+
 /* Only what encloses both statements has iterations of both. */
 static uint32_t may_differ(meeting *m, const mlsi_access *a, const mlsi_access *b) {
     uint32_t free = 0;
     memset(m->equal, 0, sizeof m->equal);
     m->apart = false;
+    find_guards(m, 0, a);
+    find_guards(m, 1, b);
     if (!a->whole && !b->whole && a->buffer == b->buffer)
         while (!m->apart && learn_once(m, a, b))
             continue;

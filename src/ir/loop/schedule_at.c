@@ -127,7 +127,7 @@ static bool check_effects(mlsi_nest *w, const producer *p) {
 }
 
 /* The chain's loops walk the box instead of the buffer. */
-static void walk_box(mlsi_nest *w, const producer *p, const mlsi_region *r) {
+static void walk_box(mlsi_nest *w, const producer *p, const mlsi_box *r) {
     int32_t symbols[MLSYS_MAX_DIMS], inner = mlsi_edit_parent(w, p->store);
     int64_t by[MLSYS_MAX_DIMS], at[MLSYS_MAX_DIMS], dims[MLSYS_MAX_DIMS];
     for (int d = 0; d < r->rank && w->status == MLSYS_OK; d++) {
@@ -157,7 +157,7 @@ static void walk_box(mlsi_nest *w, const producer *p, const mlsi_region *r) {
 void mlsi_edit_compute_at(mlsi_nest *w, const mlsi_step *s) {
     producer p = {.buffer = mlsi_edit_buffer(w, "compute_at", s->names[0]),
                   .loop = mlsi_edit_loop(w, "compute_at", s->names[1])};
-    mlsi_region r;
+    mlsi_box r;
     if (w->status != MLSYS_OK) return;
     if (w->buffers[p.buffer].scope != MLSI_SCOPE_LOCAL) {
         refuse(w, &p, "it is no local memory");
@@ -165,7 +165,7 @@ void mlsi_edit_compute_at(mlsi_nest *w, const mlsi_step *s) {
     }
     p.alloc = mlsi_edit_opening(w, MLSI_LS_ALLOC, p.buffer);
     if (!find_accesses(w, &p) || !find_chain(w, &p) || !check_effects(w, &p)) return;
-    if (!mlsi_edit_region(w, p.loop, p.buffer, false, &r)) {
+    if (!mlsi_edit_box(w, p.loop, p.buffer, false, &r)) {
         refuse(w, &p, "the loop does not read it");
         return;
     }

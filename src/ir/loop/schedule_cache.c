@@ -1,4 +1,5 @@
 /* Copies in LOCAL memory of what an iteration reads or writes. */
+#include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
 #include "core/faults.h"
@@ -35,7 +36,7 @@ static void loop_name(const mlsi_nest *w, const char *buffer, int d, char out[ML
 /* ---- cache_read ---------------------------------------------------------------------------------------------- */
 
 /* for v in box: if it is in the buffer: to[v] = from[base + v]. The outermost statement. */
-static int32_t fill(mlsi_nest *w, int32_t from, int32_t to, const mlsi_region *r) {
+static int32_t fill(mlsi_nest *w, int32_t from, int32_t to, const mlsi_box *r) {
     int64_t at[MLSYS_MAX_DIMS], source[MLSYS_MAX_DIMS];
     int32_t top = -1, inner = -1, s;
     for (int d = 0; d < r->rank && w->status == MLSYS_OK; d++) {
@@ -70,13 +71,13 @@ void mlsi_edit_cache_read(mlsi_nest *w, const mlsi_step *s) {
     int32_t buffer = mlsi_edit_buffer(w, "cache_read", s->names[0]);
     int32_t loop = mlsi_edit_loop(w, "cache_read", s->names[1]), alloc;
     int read, written;
-    mlsi_region r;
+    mlsi_box r;
     if (w->status != MLSYS_OK) return;
     const mlsi_loop_buffer b = w->buffers[buffer];
     if (b.scope != MLSI_SCOPE_INPUT)
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "cache_read: %s is no input", b.name);
     (void)count_accesses(w, loop, buffer, &read, &written);
-    if (w->status == MLSYS_OK && !mlsi_edit_region(w, loop, buffer, false, &r))
+    if (w->status == MLSYS_OK && !mlsi_edit_box(w, loop, buffer, false, &r))
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "cache_read: loop %s does not read %s",
                          s->names[1], b.name);
     if (w->status != MLSYS_OK) return;
@@ -120,13 +121,13 @@ static void check_path(mlsi_nest *w, int32_t loop, int32_t store, int n, const i
         int32_t symbol = w->vars[s->var].symbol;
         bool used = false;
         for (int k = 0; k < w->stmts[store].n_index; k++)
-            used |= mlsi_index_has(&w->tab, w->stmts[store].index[k], symbol);
+            used |= mlsi_dim_names(&w->tab, w->stmts[store].index[k], symbol);
         for (int k = 0; k < n; k++) {
             const mlsi_ls *p = &w->stmts[path[k]];
             if (p->kind == MLSI_LS_FOR)
-                used |= mlsi_index_has(&w->tab, w->vars[p->var].extent, symbol);
+                used |= mlsi_dim_names(&w->tab, w->vars[p->var].extent, symbol);
             for (int j = 0; j < p->n_index; j++)
-                used |= mlsi_index_has(&w->tab, p->index[j], symbol);
+                used |= mlsi_dim_names(&w->tab, p->index[j], symbol);
         }
         if (used)
             mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
@@ -138,7 +139,7 @@ static void check_path(mlsi_nest *w, int32_t loop, int32_t store, int n, const i
 
 /* The path again, with variables of its own; the store at its end: buffer[index] = to[index - base]. */
 static int32_t copy_out(mlsi_nest *w, int32_t store, int32_t to, int n, const int32_t *path,
-                        const mlsi_region *r) {
+                        const mlsi_box *r) {
     int32_t symbols[MLSI_EDIT_VARS], top = -1, inner = -1, made;
     int64_t by[MLSI_EDIT_VARS], from[MLSYS_MAX_DIMS];
     int count = 0;
@@ -180,7 +181,7 @@ void mlsi_edit_cache_write(mlsi_nest *w, const mlsi_step *s) {
     int32_t buffer = mlsi_edit_buffer(w, "cache_write", s->names[0]);
     int32_t loop = mlsi_edit_loop(w, "cache_write", s->names[1]), alloc, path[32];
     int read, written;
-    mlsi_region r;
+    mlsi_box r;
     if (w->status != MLSYS_OK) return;
     const mlsi_loop_buffer b = w->buffers[buffer];
     int32_t store = count_accesses(w, loop, buffer, &read, &written);
@@ -193,7 +194,7 @@ void mlsi_edit_cache_write(mlsi_nest *w, const mlsi_step *s) {
     if (w->status != MLSYS_OK) return;
     int n = path_to(w, loop, store, path, 32);
     check_path(w, loop, store, n, path);
-    if (w->status != MLSYS_OK || !mlsi_edit_region(w, loop, buffer, true, &r)) return;
+    if (w->status != MLSYS_OK || !mlsi_edit_box(w, loop, buffer, true, &r)) return;
     int32_t to = mlsi_edit_new_local(w, "cache_write", s->results[0], b.dtype, r.rank, r.extent,
                                      &alloc);
     if (to < 0) return;

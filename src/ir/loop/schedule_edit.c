@@ -129,7 +129,7 @@ int32_t mlsi_edit_new_var(mlsi_nest *w, const char *what, const char *name, int6
     int64_t lo, hi;
     if (!check_name(w, what, name)) return -1;
     mlsi_dim_range(&w->tab, extent, &lo, &hi);
-    if (lo < 0) {
+    if (lo < 0 && !mlsi_index_at_least(w, extent, 0)) {
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "%s: the extent of %s may be %lld", what, name,
                          (long long)lo);
         return -1;
@@ -137,7 +137,7 @@ int32_t mlsi_edit_new_var(mlsi_nest *w, const char *what, const char *name, int6
     mlsi_nest_fail(w, MLSI_GROW(w->alloc, &w->vars, &w->cap_vars, w->n_vars + 1));
     mlsi_nest_fail(w, mlsi_arena_strdup(&w->arena, name, &v.name));
     if (w->status == MLSYS_OK && hi > 1) {
-        mlsi_nest_fail(w, mlsi_dim_symbol(&w->tab, v.name, 0, hi - 1, 1, &v.code));
+        mlsi_nest_fail(w, mlsi_dim_variable(&w->tab, v.name, extent, &v.code));
         if (w->status == MLSYS_OK) v.symbol = mlsi_dim_as_symbol(&w->tab, v.code);
     }
     if (w->status != MLSYS_OK) return -1;

@@ -58,8 +58,7 @@ typedef struct mlsi_edit_vars {
     int64_t code[MLSI_EDIT_VARS], extent[MLSI_EDIT_VARS];
 } mlsi_edit_vars;
 
-/* Does the expression name the symbol? */
-bool mlsi_index_has(const mlsi_symtab *t, int64_t d, int32_t symbol);
+/* Does the expression name one of them? */
 bool mlsi_index_has_any(const mlsi_symtab *t, int64_t d, const mlsi_edit_vars *v);
 /* d with another value for each atom that map gives one (true); others are rebuilt of theirs. */
 typedef bool mlsi_atom_map(mlsi_nest *w, void *user, int32_t atom, int64_t *out);
@@ -75,8 +74,8 @@ bool mlsi_index_linear(mlsi_nest *w, int64_t d, int32_t symbol, int64_t code, in
 /* The least (greatest) value over the variables, as an expression without them; false where not found. */
 bool mlsi_index_extreme(mlsi_nest *w, const mlsi_edit_vars *v, int64_t d, bool greatest,
                         int64_t *out);
-/* Is d >= least, for all values of v and of the symbols? */
-bool mlsi_index_at_least(mlsi_nest *w, const mlsi_edit_vars *v, int64_t d, int64_t least);
+/* Is d >= least, for all values of symbols and variables? */
+bool mlsi_index_at_least(mlsi_nest *w, int64_t d, int64_t least);
 /* The same everywhere in the nest. */
 void mlsi_edit_replace(mlsi_nest *w, int count, const int32_t *symbols, const int64_t *by);
 /* Variables of the FORs around a statement, itself included when it is one, and (inside) of the FORs and BINDs in it. */
@@ -121,18 +120,18 @@ void mlsi_edit_check_kinds(mlsi_nest *w, const char *what);
 int mlsi_edit_chain(mlsi_nest *w, const char *what, int32_t top, int32_t bottom, int32_t *loops,
                     int cap);
 
-/* ---- regions (schedule_region.c) ---------------------------------------------------------------------- */
+/* ---- boxes (schedule_box.c) ---------------------------------------------------------------------- */
 
 /* The box of a buffer's elements that loads or stores inside a loop touch in one iteration. */
-typedef struct mlsi_region {
+typedef struct mlsi_box {
     int rank;
     int64_t base[MLSYS_MAX_DIMS];   /* over variables outside */
     int64_t extent[MLSYS_MAX_DIMS]; /* over shape symbols */
     bool clipped[MLSYS_MAX_DIMS];   /* may reach outside of the buffer */
-} mlsi_region;
+} mlsi_box;
 
 /* Of all accesses in the loop's body that are writes, or loads. Their number. */
-int mlsi_edit_region(mlsi_nest *w, int32_t loop, int32_t buffer, bool write, mlsi_region *r);
+int mlsi_edit_box(mlsi_nest *w, int32_t loop, int32_t buffer, bool write, mlsi_box *r);
 /* The loads (and stores) of buffer inside the loop go to another buffer, at subscripts less base. */
 void mlsi_edit_redirect(mlsi_nest *w, int32_t loop, int32_t from, int32_t to, bool loads,
                         bool stores, const int64_t *base);

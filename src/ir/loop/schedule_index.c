@@ -1,26 +1,12 @@
 /* Index expressions under edit: replacing variables, linear parts, extremes, bounds. */
+#include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
 #include <string.h>
 
-static bool atom_has(const mlsi_symtab *t, int32_t atom, int32_t symbol) {
-    const mlsi_atom *a = &t->atoms[atom];
-    return a->op ? mlsi_index_has(t, a->a, symbol) || mlsi_index_has(t, a->b, symbol)
-                 : a->symbol == symbol;
-}
-
-bool mlsi_index_has(const mlsi_symtab *t, int64_t d, int32_t symbol) {
-    if (symbol < 0 || !mlsi_dim_is_code(t, d)) return false;
-    const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];
-    for (int i = 0; i < e->n; i++)
-        for (int j = 0; j < e->terms[i].n; j++)
-            if (atom_has(t, e->terms[i].atoms[j], symbol)) return true;
-    return false;
-}
-
 bool mlsi_index_has_any(const mlsi_symtab *t, int64_t d, const mlsi_edit_vars *v) {
     for (int i = 0; i < v->n; i++)
-        if (mlsi_index_has(t, d, v->symbol[i])) return true;
+        if (mlsi_dim_names(t, d, v->symbol[i])) return true;
     return false;
 }
 
@@ -85,7 +71,7 @@ bool mlsi_index_replace(mlsi_nest *w, int64_t d, int count, const int32_t *symbo
     replacement r = {count, symbols, by};
     bool has = false;
     for (int i = 0; i < count; i++)
-        has |= mlsi_index_has(&w->tab, d, symbols[i]);
+        has |= mlsi_dim_names(&w->tab, d, symbols[i]);
     *out = d;
     return !has || mlsi_index_map(w, d, replace_symbol, &r, out);
 }
@@ -121,7 +107,7 @@ bool mlsi_index_linear(mlsi_nest *w, int64_t d, int32_t symbol, int64_t code, in
     int64_t at_one, back;
     *factor = 0;
     *rest = d;
-    if (!mlsi_index_has(&w->tab, d, symbol)) return true;
+    if (!mlsi_dim_names(&w->tab, d, symbol)) return true;
     return mlsi_index_replace(w, d, 1, &symbol, &zero, rest) &&
            mlsi_index_replace(w, d, 1, &symbol, &one, &at_one) &&
            mlsi_index_op(w, '-', at_one, *rest, factor) &&
@@ -133,7 +119,7 @@ bool mlsi_index_linear(mlsi_nest *w, int64_t d, int32_t symbol, int64_t code, in
 static bool eliminate(mlsi_nest *w, int32_t symbol, int64_t code, int64_t extent, bool greatest,
                       int64_t *d) {
     int64_t factor, rest, lo, hi, last;
-    if (!mlsi_index_has(&w->tab, *d, symbol)) return true;
+    if (!mlsi_dim_names(&w->tab, *d, symbol)) return true;
     if (!mlsi_index_linear(w, *d, symbol, code, &factor, &rest)) return false;
     mlsi_dim_range(&w->tab, factor, &lo, &hi);
     if (lo < 0 && hi > 0) return false;
@@ -155,14 +141,8 @@ bool mlsi_index_extreme(mlsi_nest *w, const mlsi_edit_vars *v, int64_t d, bool g
     return true;
 }
 
-bool mlsi_index_at_least(mlsi_nest *w, const mlsi_edit_vars *v, int64_t d, int64_t least) {
-    int64_t lo, hi;
-    mlsi_dim_range(&w->tab, d, &lo, &hi);
-    if (lo >= least) return true;
-    for (int i = v->n - 1; i >= 0; i--) /* what is not linear stays, and has its interval */
-        (void)eliminate(w, v->symbol[i], v->code[i], v->extent[i], false, &d);
-    mlsi_dim_range(&w->tab, d, &lo, &hi);
-    return lo >= least;
+bool mlsi_index_at_least(mlsi_nest *w, int64_t d, int64_t least) {
+    return mlsi_dim_prove(&w->tab, 0, NULL, d, 0, least);
 }
 
 /* ---- variables ---------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* Loops rewritten: split, fuse, reorder, tile. */
+#include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
 #include "core/faults.h"
@@ -107,7 +108,7 @@ void mlsi_edit_fuse(mlsi_nest *w, const mlsi_step *s) {
     if (w->stmts[a].loop != w->stmts[b].loop)
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "fuse: loops %s and %s differ in kind", x.name,
                          y.name);
-    if (mlsi_index_has(&w->tab, y.extent, x.symbol))
+    if (mlsi_dim_names(&w->tab, y.extent, x.symbol))
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "fuse: the extent of %s depends on %s", y.name,
                          x.name);
     mlsi_dim_range(&w->tab, y.extent, &lo, &hi);
@@ -162,7 +163,7 @@ static void check_extents(mlsi_nest *w, const order *o) {
         for (int j = i + 1; j < o->n; j++) {
             const mlsi_loop_var *x = &w->vars[w->stmts[o->loops[i]].var];
             const mlsi_loop_var *y = &w->vars[w->stmts[o->loops[j]].var];
-            if (o->to[i] > o->to[j] && mlsi_index_has(&w->tab, y->extent, x->symbol))
+            if (o->to[i] > o->to[j] && mlsi_dim_names(&w->tab, y->extent, x->symbol))
                 mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
                                  "reorder: the extent of %s depends on %s", y->name, x->name);
         }

@@ -60,14 +60,13 @@ static int32_t find_add(mlsi_nest *w, int32_t loop) {
 /* Position = c * k + g: c, or 0 with a failure. */
 static int64_t run_length(mlsi_nest *w, int32_t loop, int64_t position, int64_t *g) {
     const mlsi_loop_var k = w->vars[w->stmts[loop].var];
-    mlsi_edit_vars inside, outer;
+    mlsi_edit_vars outer;
     int64_t c = 0, left;
-    mlsi_edit_vars_inside(w, loop, &inside);
     mlsi_edit_vars_around(w, mlsi_edit_parent(w, loop), &outer);
     if (w->status == MLSYS_OK && k.symbol >= 0 &&
         mlsi_index_linear(w, position, k.symbol, k.code, &c, g) && c >= 1 &&
-        !mlsi_index_has_any(&w->tab, *g, &outer) && mlsi_index_at_least(w, &inside, *g, 0) &&
-        mlsi_index_op(w, '-', c - 1, *g, &left) && mlsi_index_at_least(w, &inside, left, 0))
+        !mlsi_index_has_any(&w->tab, *g, &outer) && mlsi_index_at_least(w, *g, 0) &&
+        mlsi_index_op(w, '-', c - 1, *g, &left) && mlsi_index_at_least(w, left, 0))
         return c;
     mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
                      "rfactor: an iteration of loop %s has no run of positions of its own", k.name);
@@ -77,11 +76,10 @@ static int64_t run_length(mlsi_nest *w, int32_t loop, int64_t position, int64_t 
 /* How many positions of [0, count) are in run k: c, or less in the last one. (k + 2) / (runs + 1) is 1 for the last
  * run and 0 for the others. */
 static int64_t run_count(mlsi_nest *w, const mlsi_loop_var *k, int64_t c, int64_t count) {
-    const mlsi_edit_vars none = {.n = 0};
     int64_t missing = mlsi_nest_index(w, '-', mlsi_nest_index(w, '*', k->extent, c), count), left;
     if (missing == 0 || mlsi_fault(MLSI_FAULT_SCHEDULE_LAST_RUN)) return c;
-    if (!mlsi_index_at_least(w, &none, missing, 0) ||
-        !mlsi_index_op(w, '-', c - 1, missing, &left) || !mlsi_index_at_least(w, &none, left, 0))
+    if (!mlsi_index_at_least(w, missing, 0) ||
+        !mlsi_index_op(w, '-', c - 1, missing, &left) || !mlsi_index_at_least(w, left, 0))
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "rfactor: loop %s does not cut the terms into runs",
                          k->name);
     int64_t last = mlsi_nest_index(w, '/', mlsi_nest_index(w, '+', k->code, 2),

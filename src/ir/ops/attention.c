@@ -2,6 +2,7 @@
  * docs/numerics.md, "Attention", written here literally. */
 #include "ir/ops/attention.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/reference.h"
 
 #include <string.h>
@@ -301,6 +302,7 @@ const mlsi_op_def mlsi_op_def_attention = {
     .infer = infer_attention,
     .cost = cost_attention,
     .ref = ref_attention,
+    .nest = mlsi_loops_attention,
     .vjp = mlsi_vjp_attention,
     .doc = "q [B, Lq, H, D], k [B, Lk, Hkv, D], v [B, Lk, Hkv, Dv] to [B, Lq, H, Dv] of q's dtype: "
            "softmax(q k^T * "

@@ -1,6 +1,7 @@
 /* attention_grad: type rule and definition; the formula is in gradient_attention.c. */
 #include "ir/ops/attention.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 
 #include <string.h>
 
@@ -51,6 +52,7 @@ const mlsi_op_def mlsi_op_def_attention_grad = {
     .infer = infer_attention_grad,
     .cost = cost_attention_grad,
     .decompose = mlsi_decompose_attention_grad,
+    .nest = mlsi_loops_attention_grad,
     .doc = "The adjoints dq, dk, dv of attention's operands from the adjoints do [B, Lq, H, Dv] "
            "and dlse "
            "[B, H, Lq] (absent: 0) of its results o and lse, which are operands too; the other "

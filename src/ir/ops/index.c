@@ -2,6 +2,7 @@
  * others are an error at run time. */
 #include "ir/ops/elementwise.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 
 #include <string.h>
 
@@ -270,6 +271,7 @@ const mlsi_op_def mlsi_op_def_scatter = {
     .infer = infer_scatter,
     .cost = cost_scatter,
     .ref = ref_scatter,
+    .nest = mlsi_loops_scatter,
     .vjp = mlsi_vjp_scatter,
     .doc = "x with y[a, indices[j], b] (op)= updates[a, j, b] for j in ascending row-major order; "
            "updates has "

@@ -20,4 +20,22 @@ bool mlsi_loops_reduce_space(mlsi_lower *l, mlsi_reduction *r);
 void mlsi_loops_reduce_term(mlsi_lower *l, const int64_t *index, const int64_t *k,
                             int32_t value[2]);
 
+/* loops_order.c */
+mlsys_status mlsi_loops_sort(mlsi_lower *l);
+mlsys_status mlsi_loops_topk(mlsi_lower *l);
+
+/* loops_scatter.c */
+mlsys_status mlsi_loops_scatter(mlsi_lower *l);
+
+/* loops_attention.c, loops_attention_grad.c */
+mlsys_status mlsi_loops_attention(mlsi_lower *l);
+mlsys_status mlsi_loops_attention_grad(mlsi_lower *l);
+
+/* loops_quant.c, loops_quant_int8.c. An element of an operand of a block dtype, as f32. */
+int32_t mlsi_loops_block_element(mlsi_lower *l, int i, const int64_t *index);
+int32_t mlsi_loops_dequantize(mlsi_lower *l, int result, const int64_t *index);
+bool mlsi_loops_quant_space(mlsi_lower *l, mlsi_reduction *r);
+void mlsi_loops_quant_term(mlsi_lower *l, const int64_t *index, const int64_t *k, int32_t value[2]);
+mlsys_status mlsi_loops_quant_int8(mlsi_lower *l);
+
 #endif

@@ -118,7 +118,8 @@ typedef struct mlsi_op_def {
     mlsys_status (*vjp)(mlsi_vjp *v);
     /* Loops (ir/loop/lower.h). An element of a result; or a reduction per element: its space, whether these operands
      * have one, the term at index and position k of the space, and the element made of the reduction's result
-     * (NULL: cast to the dtype); or whole loops. Without any, those of the decomposition. */
+     * (NULL: cast to the dtype); or whole loops, also where these operands have no reduction. Without any, those of the
+     * decomposition. */
     int32_t (*element)(mlsi_lower *l, int result, const int64_t *index);
     bool (*reduces)(mlsi_lower *l, mlsi_reduction *r);
     void (*term)(mlsi_lower *l, const int64_t *index, const int64_t *k, int32_t value[2]);

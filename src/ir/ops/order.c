@@ -1,5 +1,6 @@
 /* Order along an axis: sort, topk. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/reference.h"
 
 #include <string.h>
@@ -121,6 +122,7 @@ const mlsi_op_def mlsi_op_def_sort = {
     .infer = infer_sort,
     .cost = cost_sort,
     .ref = ref_sort,
+    .nest = mlsi_loops_sort,
     .vjp = mlsi_vjp_sort,
     .doc = "x ordered along axis; a second result, if asked for, holds the positions (i64) that "
            "the elements "
@@ -182,6 +184,7 @@ const mlsi_op_def mlsi_op_def_topk = {
     .infer = infer_topk,
     .cost = cost_topk,
     .ref = ref_topk,
+    .nest = mlsi_loops_topk,
     .vjp = mlsi_vjp_topk,
     .doc = "The k greatest elements along axis, greatest first, and, if a second result is asked "
            "for, their "

@@ -1,6 +1,7 @@
 /* Block-quantised weights: dequantize, quant_matmul. */
 #include "ir/ops/block_decode.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/quant_codes.h"
 #include "ir/ops/reference.h"
 
@@ -79,6 +80,7 @@ const mlsi_op_def mlsi_op_def_dequantize = {
     .infer = infer_dequantize,
     .cost = cost_dequantize,
     .ref = ref_dequantize,
+    .element = mlsi_loops_dequantize,
     .doc = "x of a block dtype as floats of the same shape; the formula of each format is in "
            "docs/numerics.md, every product and sum rounded to f32, then once to dtype.",
     .special = "A NaN or infinite block scale spreads over its block."};
@@ -195,6 +197,9 @@ const mlsi_op_def mlsi_op_def_quant_matmul = {
     .infer = infer_quant_matmul,
     .cost = cost_quant_matmul,
     .ref = ref_quant_matmul,
+    .reduces = mlsi_loops_quant_space, /* act = f32 */
+    .term = mlsi_loops_quant_term,
+    .nest = mlsi_loops_quant_int8,
     .vjp = mlsi_vjp_quant_matmul,
     .doc = "x [..., K] times the transpose of w [N, K] of a block dtype = [..., N] of x's dtype. "
            "act = f32: the "

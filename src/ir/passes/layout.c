@@ -82,7 +82,7 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
         in[i] = mlsi_rewrite_operand(rw, node, i);
     if (node->op == MLSI_OP_RESHAPE)
         wants = !s->facts[in[0]].contiguous;
-    else if (node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE)
+    else if (mlsi_op_get(node->op)->traits & MLSI_TRAIT_CONTROL && node->op != MLSI_OP_CUSTOM)
         wants = true; /* a function's inputs are contiguous */
     else if (!(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW) && node->op != MLSI_OP_COPY)
         MLSI_TRY(wants_contiguous(rw, node, in, &wants));

@@ -12,6 +12,8 @@ typedef struct mlsi_pass_ctx {
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_numerics numerics;
+    int64_t
+        fuse_least; /* bytes that a fusion must save at the symbols' maxima; 0: the default, -1: never fuse */
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {
@@ -34,9 +36,15 @@ mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
 /* No pass: composites without loop rules of their own become primitives, so that mlsi_lower_func knows all nodes. */
 mlsys_status mlsi_decompose_to_loops(mlsi_pass_ctx *p, int32_t func);
+
+/* A function whose values all have one shape, or one element, over one axis of as many elements: parameters are dense, so
+ * both are the same on the same memory. Appended to the graph (drop it by mlsi_graph_truncate); *out = func
+ * where its shapes differ or have one axis anyway. */
+mlsys_status mlsi_flatten_func(mlsi_graph *g, int32_t func, int32_t *out);
 
 /* ---- mixed precision (narrow.c) ---------------------------------------------------------------- */
 

@@ -13,6 +13,7 @@ const mlsi_pass mlsi_pipeline[] = {
     {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
     {"cse2", mlsi_pass_cse, false, "cse, after decompose"},
     {"dce", mlsi_pass_dce, false, "nodes nobody reads go"},
+    {"fuse", mlsi_pass_fuse, false, "neighbours that share their loops become a function that is one kernel"},
     {"layout", mlsi_pass_layout, true,
      "copies where a kernel or an output needs contiguous memory"},
     {NULL, NULL, false, NULL}};

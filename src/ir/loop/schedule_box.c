@@ -1,4 +1,5 @@
 /* The box of a buffer that one iteration touches, and accesses moved to another buffer. */
+#include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 
 static bool only_shape_symbols(const mlsi_nest *w, int64_t d) {
     for (int64_t s = w->n_shape_symbols; s < w->tab.n_symbols; s++)
-        if (mlsi_index_has(&w->tab, d, (int32_t)s)) return false;
+        if (mlsi_dim_names(&w->tab, d, (int32_t)s)) return false;
     return true;
 }
 
@@ -19,13 +20,12 @@ static bool subscript_bounds(mlsi_nest *w, const mlsi_edit_vars *inside, int64_t
 }
 
 /* The lesser (greater) of two, where their difference has a sign. */
-static bool choose(mlsi_nest *w, const mlsi_edit_vars *around, int64_t a, int64_t b, bool greater,
-                   int64_t *out) {
+static bool choose(mlsi_nest *w, int64_t a, int64_t b, bool greater, int64_t *out) {
     int64_t d;
     if (!mlsi_index_op(w, '-', b, a, &d)) return false;
-    if (mlsi_index_at_least(w, around, d, 0)) return *out = greater ? b : a, true;
+    if (mlsi_index_at_least(w, d, 0)) return *out = greater ? b : a, true;
     if (!mlsi_index_op(w, '-', a, b, &d)) return false;
-    if (mlsi_index_at_least(w, around, d, 0)) return *out = greater ? a : b, true;
+    if (mlsi_index_at_least(w, d, 0)) return *out = greater ? a : b, true;
     return false;
 }
 
@@ -34,19 +34,18 @@ typedef struct span {
     bool any, whole;
 } span;
 
-static void widen(mlsi_nest *w, const mlsi_edit_vars *inside, const mlsi_edit_vars *around,
-                  int64_t index, span *s) {
+static void widen(mlsi_nest *w, const mlsi_edit_vars *inside, int64_t index, span *s) {
     int64_t lo, hi;
     if (s->whole) return;
     s->whole = !subscript_bounds(w, inside, index, &lo, &hi) ||
-               (s->any && (!choose(w, around, s->lo, lo, false, &lo) ||
-                           !choose(w, around, s->hi, hi, true, &hi)));
+               (s->any && (!choose(w, s->lo, lo, false, &lo) ||
+                           !choose(w, s->hi, hi, true, &hi)));
     s->lo = lo, s->hi = hi, s->any = true;
 }
 
 /* base and extent of an axis, all of it where the span is not one of a size known before the loops. */
-static void set_axis(mlsi_nest *w, const mlsi_edit_vars *around, const span *s, int64_t dim,
-                     mlsi_region *r, int d) {
+static void set_axis(mlsi_nest *w, const span *s, int64_t dim,
+                     mlsi_box *r, int d) {
     int64_t extent = 0, least, most, end, left;
     bool whole = s->whole || !mlsi_index_op(w, '-', s->hi, s->lo, &extent) ||
                  !mlsi_index_op(w, '+', extent, 1, &extent) || !only_shape_symbols(w, extent);
@@ -57,32 +56,31 @@ static void set_axis(mlsi_nest *w, const mlsi_edit_vars *around, const span *s, 
     r->base[d] = whole ? 0 : s->lo;
     r->extent[d] = whole ? dim : extent;
     r->clipped[d] = !whole;
-    if (whole || !mlsi_index_at_least(w, around, s->lo, 0)) return;
+    if (whole || !mlsi_index_at_least(w, s->lo, 0)) return;
     if (mlsi_index_op(w, '+', s->lo, extent, &end) && mlsi_index_op(w, '-', dim, end, &left))
-        r->clipped[d] = !mlsi_index_at_least(w, around, left, 0);
+        r->clipped[d] = !mlsi_index_at_least(w, left, 0);
 }
 
-int mlsi_edit_region(mlsi_nest *w, int32_t loop, int32_t buffer, bool write, mlsi_region *r) {
+int mlsi_edit_box(mlsi_nest *w, int32_t loop, int32_t buffer, bool write, mlsi_box *r) {
     mlsi_accesses all = {0};
-    mlsi_edit_vars inside, around;
+    mlsi_edit_vars inside;
     span spans[MLSYS_MAX_DIMS] = {{0}};
     int count = 0;
     mlsi_edit_accesses(w, loop, &all);
     mlsi_edit_vars_inside(w, loop, &inside);
-    mlsi_edit_vars_around(w, loop, &around);
     for (int64_t i = 0; w->status == MLSYS_OK && i < all.n; i++) {
         const mlsi_access *a = &all.items[i];
         if (a->buffer != buffer || a->write != write) continue;
         count++;
         for (int d = 0; d < a->rank; d++) {
             spans[d].whole |= a->whole;
-            widen(w, &inside, &around, a->index[d], &spans[d]);
+            widen(w, &inside, a->index[d], &spans[d]);
         }
     }
     mlsi_mem_free(w->alloc, all.items);
     r->rank = w->buffers[buffer].rank;
     for (int d = 0; w->status == MLSYS_OK && count && d < r->rank; d++)
-        set_axis(w, &around, &spans[d], w->buffers[buffer].dims[d], r, d);
+        set_axis(w, &spans[d], w->buffers[buffer].dims[d], r, d);
     return w->status == MLSYS_OK ? count : 0;
 }
 

@@ -1,0 +1,389 @@
+/* The vocabulary of generated code (ir/codegen). Embedded into the library as text with all that it includes, compiled
+ * together with the generated functions: it may use no library but the compiler's own builtins.
+ *
+ * ml_KIND_TYPE are reductions in the orders of docs/numerics.md, terms one by one in ascending order;
+ * ml_vKIND the same for VF_LANES results at once; ml_lKIND one result whose terms come in lanes: blocks of 128 terms, lane
+ * register u of the block, the last one with m terms. */
+#ifndef MLSI_CPU_GEN_H
+#define MLSI_CPU_GEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cpu/simd.h"
+
+#include "core/elementary.inc"
+#define ED_FN static inline
+#include "core/elementary_f64.inc"
+
+#include "core/gen_args.h"
+
+#define ML_FN    static inline __attribute__((unused))
+#define ML_LANES (128 / VF_LANES)
+
+/* ---- integers: wrap ---------------------------------------------------------------------------------------- */
+
+ML_FN int64_t ml_iadd(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+ML_FN int64_t ml_isub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+ML_FN int64_t ml_imul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+ML_FN int64_t ml_iabs(int64_t a) { return a < 0 ? ml_isub(0, a) : a; }
+ML_FN int64_t ml_isign(int64_t a) { return (a > 0) - (a < 0); }
+ML_FN int64_t ml_imax(int64_t a, int64_t b) { return a > b ? a : b; }
+ML_FN int64_t ml_imin(int64_t a, int64_t b) { return a < b ? a : b; }
+ML_FN int64_t ml_idiv(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? ml_isub(0, a) : a / b; }
+ML_FN int64_t ml_irem(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+ML_FN int64_t ml_imod(int64_t a, int64_t b) {
+    int64_t r = ml_irem(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+ML_FN int64_t ml_ipow(int64_t a, int64_t b) {
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+    int64_t r = 1;
+    for (; b; b >>= 1, a = ml_imul(a, a))
+        if (b & 1) r = ml_imul(r, a);
+    return r;
+}
+ML_FN int64_t ml_shift_left(int64_t a, int64_t count, int64_t width) {
+    return count < 0 || count >= width ? 0 : (int64_t)((uint64_t)a << count);
+}
+ML_FN int64_t ml_shift_right(int64_t a, int64_t count, int64_t width) {
+    return count < 0 || count >= width ? (a < 0 ? -1 : 0) : a >> count;
+}
+ML_FN int64_t ml_floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
+ML_FN int64_t ml_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Floats to integers truncate and saturate; NaN gives 0. */
+ML_FN int64_t ml_to_int(double x, double low, double past, int64_t least, int64_t most) {
+    if (x != x) return 0;
+    return x < low ? least : x >= past ? most : (int64_t)x;
+}
+ML_FN int64_t ml_to_i64(double x) { return ml_to_int(x, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); }
+ML_FN int64_t ml_to_i32(double x) { return ml_to_int(x, -0x1p31, 0x1p31, INT32_MIN, INT32_MAX); }
+ML_FN int64_t ml_to_i16(double x) { return ml_to_int(x, -0x1p15, 0x1p15, INT16_MIN, INT16_MAX); }
+ML_FN int64_t ml_to_i8(double x) { return ml_to_int(x, -0x1p7, 0x1p7, INT8_MIN, INT8_MAX); }
+ML_FN int64_t ml_to_u8(double x) { return ml_to_int(x, 0, 0x1p8, 0, UINT8_MAX); }
+
+/* ---- floats one by one: lane 0 of the vocabulary ------------------------------------------------------------ */
+
+ML_FN float ml_first(VF v) {
+    float t[VF_LANES];
+    vf_store(t, v);
+    return t[0];
+}
+#define ML_1(name, fn)                                                                             \
+    ML_FN float ml_##name(float x) { return ml_first(fn(vf_set1(x))); }
+#define ML_2(name, fn)                                                                             \
+    ML_FN float ml_##name(float x, float y) { return ml_first(fn(vf_set1(x), vf_set1(y))); }
+ML_1(ceil, vf_ceil)
+ML_1(floor, vf_floor)
+ML_1(trunc, vf_trunc)
+ML_1(rint, vf_rint)
+ML_1(cbrt, ef_cbrt)
+ML_1(exp, ef_exp)
+ML_1(exp2, ef_exp2)
+ML_1(expm1, ef_expm1)
+ML_1(log, ef_log)
+ML_1(log2, ef_log2)
+ML_1(log10, ef_log10)
+ML_1(log1p, ef_log1p)
+ML_1(sin, ef_sin)
+ML_1(cos, ef_cos)
+ML_1(tan, ef_tan)
+ML_1(asin, ef_asin)
+ML_1(acos, ef_acos)
+ML_1(atan, ef_atan)
+ML_1(sinh, ef_sinh)
+ML_1(cosh, ef_cosh)
+ML_1(tanh, ef_tanh)
+ML_1(asinh, ef_asinh)
+ML_1(acosh, ef_acosh)
+ML_1(atanh, ef_atanh)
+ML_1(erf, ef_erf)
+ML_1(erfc, ef_erfc)
+ML_1(sigmoid, ef_sigmoid)
+ML_2(pow, ef_pow)
+ML_2(atan2, ef_atan2)
+ML_2(max, vf_maximum)
+ML_2(min, vf_minimum)
+
+ML_FN int ml_is_nan(float x) { return x != x; }
+ML_FN int ml_is_nan64(double x) { return x != x; }
+ML_FN int ml_is_finite(float x) { return x - x == 0; }
+ML_FN int ml_is_finite64(double x) { return x - x == 0; }
+ML_FN float ml_sign(float x) { return x == 0 || x != x ? x : __builtin_copysignf(1.0f, x); }
+ML_FN double ml_sign64(double x) { return x == 0 || x != x ? x : __builtin_copysign(1.0, x); }
+ML_FN double ml_max64(double a, double b) {
+    if (a != a || b != b) return a + b;
+    return a > b || (a == b && !__builtin_signbit(a)) ? a : b;
+}
+ML_FN double ml_min64(double a, double b) {
+    if (a != a || b != b) return a + b;
+    return a < b || (a == b && __builtin_signbit(a)) ? a : b;
+}
+ML_FN int64_t ml_bits_of_f32(float x) {
+    int32_t i;
+    memcpy(&i, &x, sizeof i);
+    return i;
+}
+ML_FN float ml_bits_to_f32(int64_t x) {
+    int32_t i = (int32_t)x;
+    float f;
+    memcpy(&f, &i, sizeof f);
+    return f;
+}
+
+/* ---- half floats, truth values, bytes ------------------------------------------------------------------------- */
+
+#define ML_HALF(name)                                                                              \
+    ML_FN float ml_load_##name(const uint16_t *p) { return ml_first(vf_load_##name##_n(p, 1)); }   \
+    ML_FN uint16_t ml_to_##name##_bits(float x) {                                                  \
+        uint16_t h;                                                                                \
+        vf_store_##name##_n(&h, vf_set1(x), 1);                                                    \
+        return h;                                                                                  \
+    }                                                                                              \
+    ML_FN float ml_round_##name(float x) {                                                         \
+        uint16_t h = ml_to_##name##_bits(x);                                                       \
+        return ml_load_##name(&h);                                                                 \
+    }                                                                                              \
+    ML_FN VF ml_vround_##name(VF x) {                                                              \
+        uint16_t h[VF_LANES];                                                                      \
+        vf_store_##name(h, x);                                                                     \
+        return vf_load_##name(h);                                                                  \
+    }                                                                                              \
+    ML_FN float ml_bits_to_##name(int64_t x) {                                                     \
+        uint16_t h = (uint16_t)x;                                                                  \
+        return ml_load_##name(&h);                                                                 \
+    }
+ML_HALF(f16)
+ML_HALF(bf16)
+
+ML_FN VM ml_vm_set1(int x) { return vi_gt(vi_set1(x), vi_zero()); }
+ML_FN VM ml_load_bool(const uint8_t *p) { return vi_gt(vi_load_u8(p), vi_zero()); }
+ML_FN VM ml_load_bool_n(const uint8_t *p, int n) {
+    uint8_t t[VF_LANES] = {0};
+    memcpy(t, p, (size_t)n);
+    return ml_load_bool(t);
+}
+ML_FN VI ml_vi_load_u8_n(const uint8_t *p, int n) {
+    uint8_t t[VF_LANES] = {0};
+    memcpy(t, p, (size_t)n);
+    return vi_load_u8(t);
+}
+ML_FN VI ml_vi_load_i8_n(const int8_t *p, int n) {
+    int8_t t[VF_LANES] = {0};
+    memcpy(t, p, (size_t)n);
+    return vi_load_i8(t);
+}
+ML_FN void ml_store_bool_n(uint8_t *p, VM m, int n) {
+    int32_t t[VF_LANES];
+    vi_store(t, vi_select(m, vi_set1(1), vi_zero()));
+    for (int i = 0; i < n; i++)
+        p[i] = (uint8_t)t[i];
+}
+ML_FN void ml_store_bool(uint8_t *p, VM m) { ml_store_bool_n(p, m, VF_LANES); }
+ML_FN VF ml_vsign(VF a) {
+    VM keep = vm_or(vf_eq(a, vf_zero()), vf_isnan(a));
+    return vf_select(keep, a, vf_copysign(vf_set1(1.0f), a));
+}
+/* Past the caches where the task asks for it. */
+ML_FN void ml_store(int stream, float *p, VF v) {
+    if (stream && !((uintptr_t)p & (sizeof v - 1)))
+        vf_stream(p, v);
+    else
+        vf_store(p, v);
+}
+ML_FN void ml_store_n(int stream, float *p, VF v, int n) {
+    (void)stream;
+    vf_store_n(p, v, n);
+}
+
+/* ---- sums and products: the canonical tree ----------------------------------------------------------------------- */
+
+/* Level 0 holds the lanes of the current chunk of 4096 terms, level k + 1 those of the chunks of level k. A lane starts at the
+ * identity, so lanes without a term may be left out of the fold. */
+#define ML_TREE(name, T, set, op, identity)                                                        \
+    typedef struct name {                                                                          \
+        T lane[4][128];                                                                            \
+        int64_t n[4];                                                                              \
+    } name;                                                                                        \
+    ML_FN void name##_begin(name *s) { s->n[0] = s->n[1] = s->n[2] = s->n[3] = 0; }                \
+    ML_FN T name##_fold(T *lane, int64_t used) {                                                   \
+        if (used == 0) return set(identity);                                                       \
+        for (int h = 64; h; h /= 2)                                                                \
+            for (int j = 0; j < h && j + h < used; j++)                                            \
+                lane[j] = op(lane[j], lane[j + h]);                                                \
+        return lane[0];                                                                            \
+    }                                                                                              \
+    ML_FN void name##_push(name *s, int level, T x) {                                              \
+        for (;; level++) {                                                                         \
+            int64_t i = s->n[level]++ & 4095;                                                      \
+            T *lane = &s->lane[level][i & 127];                                                    \
+            *lane = op(i < 128 ? set(identity) : *lane, x);                                        \
+            if (i != 4095) return;                                                                 \
+            x = name##_fold(s->lane[level], 128);                                                  \
+        }                                                                                          \
+    }                                                                                              \
+    ML_FN void name##_add(name *s, T x) { name##_push(s, 0, x); }                                  \
+    ML_FN T name##_end_at(name *s, int level) {                                                    \
+        for (;; level++) {                                                                         \
+            int64_t rest = s->n[level] & 4095;                                                     \
+            T x = name##_fold(s->lane[level], rest < 128 ? rest : 128);                            \
+            if (s->n[level] < 4096) return x;                                                      \
+            if (rest) name##_push(s, level + 1, x);                                                \
+        }                                                                                          \
+    }                                                                                              \
+    ML_FN T name##_end(name *s) { return name##_end_at(s, 0); }
+#define ML_SAME(x)   (x)
+#define ML_ADD(a, b) ((a) + (b))
+#define ML_MUL(a, b) ((a) * (b))
+ML_TREE(ml_sum_f32, float, ML_SAME, ML_ADD, 0.0f)
+ML_TREE(ml_prod_f32, float, ML_SAME, ML_MUL, 1.0f)
+ML_TREE(ml_sum_f64, double, ML_SAME, ML_ADD, 0.0)
+ML_TREE(ml_prod_f64, double, ML_SAME, ML_MUL, 1.0)
+ML_TREE(ml_vsum, VF, vf_set1, vf_add, 0.0f)
+ML_TREE(ml_vprod, VF, vf_set1, vf_mul, 1.0f)
+
+/* Terms in lanes: a chunk's 128 lanes are registers, folded when the chunk is full or the terms end. */
+#define ML_LANE_TREE(name, up_name, op, identity)                                                  \
+    typedef struct name {                                                                          \
+        VF lane[ML_LANES];                                                                         \
+        int64_t terms;                                                                             \
+        up_name up;                                                                                \
+    } name;                                                                                        \
+    ML_FN void name##_begin(name *s) {                                                             \
+        s->terms = 0;                                                                              \
+        s->up.n[1] = s->up.n[2] = s->up.n[3] = 0;                                                  \
+        for (int i = 0; i < ML_LANES; i++)                                                         \
+            s->lane[i] = vf_set1(identity);                                                        \
+    }                                                                                              \
+    ML_FN float name##_chunk(name *s) {                                                            \
+        for (int h = ML_LANES / 2; h; h /= 2)                                                      \
+            for (int j = 0; j < h; j++)                                                            \
+                s->lane[j] = op(s->lane[j], s->lane[j + h]);                                       \
+        return name##_across(s->lane[0]);                                                          \
+    }                                                                                              \
+    ML_FN void name##_add(name *s, int u, int m, VF x) {                                           \
+        if (m < VF_LANES) x = vf_select(ml_first_lanes(m), x, vf_set1(identity));                  \
+        s->lane[u] = op(s->lane[u], x);                                                            \
+    }                                                                                              \
+    ML_FN void name##_block(name *s, int64_t begin, int64_t n) {                                   \
+        s->terms = begin + 128 < n ? begin + 128 : n;                                              \
+        if (begin + 128 > n || (s->terms & 4095)) return;                                          \
+        up_name##_push(&s->up, 1, name##_chunk(s));                                                \
+        for (int i = 0; i < ML_LANES; i++)                                                         \
+            s->lane[i] = vf_set1(identity);                                                        \
+    }                                                                                              \
+    ML_FN float name##_end(name *s) {                                                              \
+        if (s->terms < 4096) return name##_chunk(s);                                               \
+        if (s->terms & 4095) up_name##_push(&s->up, 1, name##_chunk(s));                           \
+        return up_name##_end_at(&s->up, 1);                                                        \
+    }
+ML_FN VM ml_first_lanes(int m) { return vi_gt(vi_set1(m), vi_iota()); }
+ML_FN float ml_lsum_across(VF v) { return vf_reduce_add(v); }
+ML_FN float ml_lprod_across(VF v) {
+    float t[VF_LANES];
+    vf_store(t, v);
+    for (int h = VF_LANES / 2; h; h /= 2)
+        for (int j = 0; j < h; j++)
+            t[j] = t[j] * t[j + h];
+    return t[0];
+}
+ML_LANE_TREE(ml_lsum, ml_sum_f32, vf_add, 0.0f)
+ML_LANE_TREE(ml_lprod, ml_prod_f32, vf_mul, 1.0f)
+
+/* ---- products along K: segments of 256, each a chain of fma ------------------------------------------------------- */
+
+#define ML_CHAIN(name, T, set, op, mul_add)                                                        \
+    typedef struct name {                                                                          \
+        T total, part;                                                                             \
+        int64_t k;                                                                                 \
+    } name;                                                                                        \
+    ML_FN void name##_begin(name *s) {                                                             \
+        s->total = s->part = set(0);                                                               \
+        s->k = 0;                                                                                  \
+    }                                                                                              \
+    ML_FN void name##_add(name *s, T a, T b) {                                                     \
+        if (s->k && !(s->k & 255)) {                                                               \
+            s->total = s->k == 256 ? s->part : op(s->total, s->part);                              \
+            s->part = set(0);                                                                      \
+        }                                                                                          \
+        s->part = mul_add(a, b, s->part);                                                          \
+        s->k++;                                                                                    \
+    }                                                                                              \
+    ML_FN T name##_end(name *s) { return s->k <= 256 ? s->part : op(s->total, s->part); }
+ML_CHAIN(ml_dot_f32, float, ML_SAME, ML_ADD, __builtin_fmaf)
+ML_CHAIN(ml_dot_f64, double, ML_SAME, ML_ADD, __builtin_fma)
+ML_CHAIN(ml_vdot, VF, vf_set1, vf_add, vf_fma)
+
+/* ---- orders that cannot be seen, positions ------------------------------------------------------------------------- */
+
+#define ML_FOLD(name, T, op, identity)                                                             \
+    typedef struct name {                                                                          \
+        T x;                                                                                       \
+    } name;                                                                                        \
+    ML_FN void name##_begin(name *s) { s->x = identity; }                                          \
+    ML_FN void name##_add(name *s, T x) { s->x = op(s->x, x); }                                    \
+    ML_FN T name##_end(name *s) { return s->x; }
+#define ML_AND(a, b) ((a) & (b))
+#define ML_OR(a, b)  ((a) | (b))
+ML_FOLD(ml_max_f32, float, ml_max, -__builtin_inff())
+ML_FOLD(ml_min_f32, float, ml_min, __builtin_inff())
+ML_FOLD(ml_max_f64, double, ml_max64, -__builtin_inf())
+ML_FOLD(ml_min_f64, double, ml_min64, __builtin_inf())
+ML_FOLD(ml_max_int, int64_t, ml_imax, INT64_MIN)
+ML_FOLD(ml_min_int, int64_t, ml_imin, INT64_MAX)
+ML_FOLD(ml_sum_int, int64_t, ml_iadd, 0)
+ML_FOLD(ml_prod_int, int64_t, ml_imul, 1)
+ML_FOLD(ml_and_int, int64_t, ML_AND, 1)
+ML_FOLD(ml_or_int, int64_t, ML_OR, 0)
+ML_FOLD(ml_vmax, VF, vf_maximum, vf_set1(-__builtin_inff()))
+ML_FOLD(ml_vmin, VF, vf_minimum, vf_set1(__builtin_inff()))
+typedef struct ml_dot_int {
+    int64_t x;
+} ml_dot_int;
+ML_FN void ml_dot_int_begin(ml_dot_int *s) { s->x = 0; }
+ML_FN void ml_dot_int_add(ml_dot_int *s, int64_t a, int64_t b) {
+    s->x = ml_iadd(s->x, ml_imul(a, b));
+}
+ML_FN int64_t ml_dot_int_end(ml_dot_int *s) { return s->x; }
+
+/* Four registers in turn: one would wait for itself. */
+#define ML_LANE_FOLD(name, op, identity, across)                                                   \
+    typedef struct name {                                                                          \
+        VF x[4];                                                                                   \
+    } name;                                                                                        \
+    ML_FN void name##_begin(name *s) {                                                             \
+        s->x[0] = s->x[1] = s->x[2] = s->x[3] = vf_set1(identity);                                 \
+    }                                                                                              \
+    ML_FN void name##_add(name *s, int u, int m, VF x) {                                           \
+        if (m < VF_LANES) x = vf_select(ml_first_lanes(m), x, vf_set1(identity));                  \
+        s->x[u & 3] = op(s->x[u & 3], x);                                                          \
+    }                                                                                              \
+    ML_FN void name##_block(name *s, int64_t begin, int64_t n) { (void)s, (void)begin, (void)n; }  \
+    ML_FN float name##_end(name *s) {                                                              \
+        return across(op(op(s->x[0], s->x[1]), op(s->x[2], s->x[3])));                             \
+    }
+ML_LANE_FOLD(ml_lmax, vf_maximum, -__builtin_inff(), vf_reduce_maximum)
+ML_LANE_FOLD(ml_lmin, vf_minimum, __builtin_inff(), vf_reduce_minimum)
+
+/* The first NaN, else the first extreme. */
+#define ML_ARG(name, T, better)                                                                    \
+    typedef struct name {                                                                          \
+        T x;                                                                                       \
+        int64_t at, n;                                                                             \
+    } name;                                                                                        \
+    ML_FN void name##_begin(name *s) { s->x = 0, s->at = 0, s->n = 0; }                            \
+    ML_FN void name##_add(name *s, T x) {                                                          \
+        if (s->n == 0 || (s->x == s->x && (x != x || x better s->x))) s->x = x, s->at = s->n;      \
+        s->n++;                                                                                    \
+    }                                                                                              \
+    ML_FN int64_t name##_end(name *s) { return s->at; }
+ML_ARG(ml_argmax_f32, float, >)
+ML_ARG(ml_argmin_f32, float, <)
+ML_ARG(ml_argmax_f64, double, >)
+ML_ARG(ml_argmin_f64, double, <)
+ML_ARG(ml_argmax_int, int64_t, >)
+ML_ARG(ml_argmin_int, int64_t, <)
+
+#endif

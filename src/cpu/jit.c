@@ -1,0 +1,203 @@
+#include "cpu/jit.h"
+
+#include "cpu/compiler.h"
+
+#include "core/file_bytes.h"
+#include "core/sha256.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern const char mlsi_gen_text[];
+
+struct mlsi_module {
+    void *handle;
+};
+
+enum { PATH_SIZE = 4096 };
+
+/* ---- the folder ---------------------------------------------------------------------------------------- */
+
+static bool is_private(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+           !(st.st_mode & 022);
+}
+
+static bool make_folder(const char *path) {
+    char part[PATH_SIZE];
+    for (size_t i = 1; path[i]; i++) {
+        if (path[i] != '/') continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        if (mkdir(part, 0700) && errno != EEXIST) return false;
+    }
+    if (mkdir(path, 0700) && errno != EEXIST) return false;
+    return is_private(path);
+}
+
+/* $MLSYS_CACHE/jit, $XDG_CACHE_HOME/mlsys/jit, ~/.cache/mlsys/jit. */
+static bool cache_folder(char *out) {
+    const char *own = getenv("MLSYS_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    int n = -1;
+    if (own && own[0] == '/')
+        n = snprintf(out, PATH_SIZE - 128, "%s/jit", own);
+    else if (xdg && xdg[0] == '/')
+        n = snprintf(out, PATH_SIZE - 128, "%s/mlsys/jit", xdg);
+    else if (home && home[0] == '/')
+        n = snprintf(out, PATH_SIZE - 128, "%s/.cache/mlsys/jit", home);
+    return n > 0 && n < PATH_SIZE - 128 && make_folder(out);
+}
+
+/* ---- files with their own hash at the end ------------------------------------------------------------------ */
+
+static void digest_of(const void *p, size_t n, uint8_t digest[32]) {
+    mlsi_sha256 h;
+    mlsi_sha256_init(&h);
+    mlsi_sha256_add(&h, p, n);
+    mlsi_sha256_finish(&h, digest);
+}
+
+/* A regular file of this user's whose hash is right. */
+static bool is_whole(mlsi_alloc *a, const char *path) {
+    mlsi_file_bytes f;
+    struct stat st;
+    uint8_t digest[32];
+    if (lstat(path, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
+        return false;
+    if (mlsi_file_bytes_open(a, path, false, &f) != MLSYS_OK) return false;
+    bool whole = f.size > 32;
+    if (whole) {
+        digest_of(f.data, (size_t)f.size - 32, digest);
+        whole = !memcmp((const char *)f.data + f.size - 32, digest, 32);
+    }
+    mlsi_file_bytes_close(&f);
+    return whole;
+}
+
+/* Appends the hash; the loader does not look behind the object's own end. */
+static mlsys_status seal(mlsi_alloc *a, const char *path) {
+    mlsi_file_bytes f;
+    uint8_t digest[32];
+    MLSI_TRY(mlsi_file_bytes_open(a, path, false, &f));
+    digest_of(f.data, (size_t)f.size, digest);
+    mlsi_file_bytes_close(&f);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    bool done = fd >= 0 && write(fd, digest, 32) == 32 && fsync(fd) == 0 && fchmod(fd, 0600) == 0;
+    if (fd >= 0 && close(fd)) done = false;
+    return done ? MLSYS_OK
+                : mlsi_fail(MLSYS_E_IO, "generated code: %s cannot be written: %s", path,
+                            strerror(errno));
+}
+
+static mlsys_status write_text(const char *path, const char *const *parts, int n) {
+    FILE *f = fopen(path, "wxe");
+    bool done = f != NULL;
+    for (int i = 0; i < n && done; i++)
+        done = fputs(parts[i], f) >= 0;
+    if (f && fclose(f)) done = false;
+    return done ? MLSYS_OK
+                : mlsi_fail(MLSYS_E_IO, "generated code: %s cannot be written: %s", path,
+                            strerror(errno));
+}
+
+/* ---- compile, load -------------------------------------------------------------------------------------------- */
+
+static void key_of(const mlsi_compiler *c, const char *text, mlsi_isa isa, char hex[65]) {
+    mlsi_sha256 h;
+    uint8_t digest[32];
+    char id[512];
+    int n = snprintf(id, sizeof id, "%d %s %lld %lld ", (int)isa, c->path, (long long)c->size,
+                     (long long)c->modified);
+    mlsi_sha256_init(&h);
+    mlsi_sha256_add(&h, id, n < (int)sizeof id ? (size_t)n : sizeof id - 1);
+    for (int i = 0; mlsi_compiler_options(isa)[i]; i++)
+        mlsi_sha256_add(&h, mlsi_compiler_options(isa)[i],
+                        strlen(mlsi_compiler_options(isa)[i]) + 1);
+    mlsi_sha256_add(&h, mlsi_gen_text, strlen(mlsi_gen_text));
+    mlsi_sha256_add(&h, text, strlen(text));
+    mlsi_sha256_finish(&h, digest);
+    mlsi_sha256_hex(digest, hex);
+}
+
+static mlsys_status load_file(mlsi_alloc *a, const char *path, mlsi_module **out) {
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return mlsi_fail(MLSYS_E_IO, "generated code: %s", dlerror());
+    mlsys_status st = MLSI_NEW(a, out);
+    if (st != MLSYS_OK)
+        dlclose(handle);
+    else
+        (*out)->handle = handle;
+    return st;
+}
+
+/* In a folder of its own inside `folder`, which goes again. */
+static mlsys_status compile_into(mlsi_alloc *a, const mlsi_compiler *c, const char *folder,
+                                 const char *text, mlsi_isa isa, const char *target) {
+    char made[PATH_SIZE + 32], source[PATH_SIZE + 64], object[PATH_SIZE + 64], log[PATH_SIZE + 64];
+    const char *parts[] = {mlsi_gen_text, "\n", text};
+    snprintf(made, sizeof made, "%s/.build-XXXXXX", folder);
+    if (!mkdtemp(made))
+        return mlsi_fail(MLSYS_E_IO, "generated code: %s: %s", folder, strerror(errno));
+    snprintf(source, sizeof source, "%s/gen.c", made);
+    snprintf(object, sizeof object, "%s/gen.so", made);
+    snprintf(log, sizeof log, "%s/log", made);
+    mlsys_status st = write_text(source, parts, 3);
+    if (st == MLSYS_OK) st = mlsi_compiler_run(c, isa, source, object, log);
+    if (st == MLSYS_OK) st = seal(a, object);
+    if (st == MLSYS_OK && rename(object, target))
+        st = mlsi_fail(MLSYS_E_IO, "generated code: %s: %s", target, strerror(errno));
+    (void)unlink(source);
+    (void)unlink(object);
+    (void)unlink(log);
+    (void)rmdir(made);
+    return st;
+}
+
+/* Without a usable cache: a folder that lives as long as the call. */
+static mlsys_status load_once(mlsi_alloc *a, const mlsi_compiler *c, const char *text, mlsi_isa isa,
+                              mlsi_module **out) {
+    const char *tmp = getenv("TMPDIR");
+    char folder[PATH_SIZE], target[PATH_SIZE + 32];
+    int n = snprintf(folder, sizeof folder, "%s/mlsys-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
+    if (n < 0 || n >= (int)sizeof folder || !mkdtemp(folder))
+        return mlsi_fail(MLSYS_E_IO, "generated code: no folder to write to (%s)", strerror(errno));
+    snprintf(target, sizeof target, "%s/gen.so", folder);
+    mlsys_status st = compile_into(a, c, folder, text, isa, target);
+    if (st == MLSYS_OK) st = load_file(a, target, out);
+    (void)unlink(target);
+    (void)rmdir(folder);
+    return st;
+}
+
+mlsys_status mlsi_cpu_load(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out) {
+    char folder[PATH_SIZE], target[PATH_SIZE + 80], hex[65];
+    mlsi_compiler c;
+    *out = NULL;
+    MLSI_TRY(mlsi_compiler_find(&c));
+    if (!cache_folder(folder)) return load_once(a, &c, text, isa, out);
+    key_of(&c, text, isa, hex);
+    snprintf(target, sizeof target, "%s/%s.so", folder, hex);
+    if (!is_whole(a, target)) MLSI_TRY(compile_into(a, &c, folder, text, isa, target));
+    return load_file(a, target, out);
+}
+
+mlsi_gen_fn mlsi_cpu_function(const mlsi_module *m, const char *name) {
+    mlsi_gen_fn fn;
+    void *p = dlsym(m->handle, name);
+    memcpy(&fn, &p, sizeof fn); /* ISO C has no cast between the two kinds of pointer */
+    return fn;
+}
+
+void mlsi_cpu_unload(mlsi_alloc *a, mlsi_module *m) {
+    if (!m) return;
+    (void)dlclose(m->handle);
+    mlsi_mem_free(a, m);
+}

@@ -1,0 +1,332 @@
+/* Scalar expressions as C, one element at a time or in lanes. */
+#include "ir/codegen/c_writer.h"
+
+#include <string.h>
+
+mlsi_c_class mlsi_c_class_of(mlsys_dtype t) {
+    if (t == MLSYS_F64) return MLSI_C_F64;
+    if (mlsi_dtype_is_float(t)) return MLSI_C_F32;
+    return t == MLSYS_BOOL ? MLSI_C_BOOL : MLSI_C_INT;
+}
+
+const char *mlsi_c_memory_type(mlsys_dtype t) {
+    switch (t) {
+    case MLSYS_F64: return "double";
+    case MLSYS_F32: return "float";
+    case MLSYS_F16:
+    case MLSYS_BF16: return "uint16_t";
+    case MLSYS_I64: return "int64_t";
+    case MLSYS_I32: return "int32_t";
+    case MLSYS_I16: return "int16_t";
+    case MLSYS_I8: return "int8_t";
+    case MLSYS_U8:
+    case MLSYS_BOOL: return "uint8_t";
+    default: return NULL;
+    }
+}
+
+const char *mlsi_c_register_type(mlsys_dtype t, bool vector) {
+    switch (mlsi_c_class_of(t)) {
+    case MLSI_C_F32: return vector ? "VF" : "float";
+    case MLSI_C_F64: return "double";
+    case MLSI_C_BOOL: return vector ? "VM" : "int";
+    default: return vector ? "VI" : "int64_t";
+    }
+}
+
+void mlsi_c_refuse(mlsi_c_writer *w, const char *why) {
+    if (w->status == MLSYS_OK)
+        w->status = mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: no C text for %s", w->n->name, why);
+}
+
+static const char *half_name(mlsys_dtype t) { return t == MLSYS_F16 ? "f16" : "bf16"; }
+static bool is_half(mlsys_dtype t) { return t == MLSYS_F16 || t == MLSYS_BF16; }
+
+bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr) {
+    const mlsi_lx *x = &w->n->exprs[expr];
+    int64_t stride;
+    if (w->vector_var < 0) return false;
+    switch (x->kind) {
+    case MLSI_LX_CONST: return false;
+    case MLSI_LX_LET: return w->let_is_vector[x->ref];
+    case MLSI_LX_ACC: return w->acc_is_vector[x->ref];
+    case MLSI_LX_LOAD:
+        return mlsi_c_access_of(w->n, x->ref, x->index, w->vector_var) != MLSI_C_SAME;
+    case MLSI_LX_INDEX: return !mlsi_c_stride(w->n, x->index[0], w->vector_var, &stride) || stride;
+    default: break;
+    }
+    for (int i = 0; i < x->n_index; i++)
+        if (!mlsi_c_stride(w->n, x->index[i], w->vector_var, &stride) || stride) return true;
+    for (int i = 0; i < x->n_args; i++)
+        if (mlsi_c_varies(w, x->args[i])) return true;
+    return false;
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------- */
+
+static void element(mlsi_c_writer *w, const mlsi_lx *x) {
+    const char *name = w->n->buffers[x->ref].name;
+    if (!mlsi_c_memory_type(x->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(x->dtype)->name);
+    if (is_half(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", half_name(x->dtype));
+    mlsi_text_add(w->out, "%s[", name);
+    mlsi_c_address(w, x->ref, x->index);
+    mlsi_text_add(w->out, is_half(x->dtype) ? "])" : "]");
+}
+
+static const char *load_name(mlsys_dtype t) {
+    switch (t) {
+    case MLSYS_F32: return "vf_load";
+    case MLSYS_F16: return "vf_load_f16";
+    case MLSYS_BF16: return "vf_load_bf16";
+    case MLSYS_I32: return "vi_load";
+    case MLSYS_I8: return "vi_load_i8";
+    case MLSYS_U8: return "vi_load_u8";
+    case MLSYS_BOOL: return "ml_load_bool";
+    default: return NULL;
+    }
+}
+
+static void load_lanes(mlsi_c_writer *w, const mlsi_lx *x) {
+    const char *name = load_name(x->dtype);
+    bool tail = w->mode == MLSI_C_TAIL,
+         own = x->dtype == MLSYS_I8 || x->dtype == MLSYS_U8 || x->dtype == MLSYS_BOOL;
+    if (!name) {
+        mlsi_c_refuse(w, "lanes of this dtype");
+        return;
+    }
+    mlsi_text_add(w->out, "%s%s%s(&%s[", tail && own && x->dtype != MLSYS_BOOL ? "ml_" : "", name,
+                  tail ? "_n" : "", w->n->buffers[x->ref].name);
+    mlsi_c_address(w, x->ref, x->index);
+    mlsi_text_add(w->out, tail ? "], m)" : "])");
+}
+
+/* ---- ops ------------------------------------------------------------------------------------------------------ */
+
+static mlsys_dtype args_dtype(const mlsi_nest *n, const mlsi_lx *x) {
+    return n->exprs[x->args[x->n_args - 1]].dtype;
+}
+
+static void substitute(mlsi_c_writer *w, const char *text, const mlsi_lx *x, bool lanes) {
+    for (const char *p = text; *p; p++) {
+        if (*p != '$') {
+            mlsi_text_add(w->out, "%c", *p);
+            continue;
+        }
+        p++;
+        if (lanes)
+            mlsi_c_value(w, x->args[*p - '0']);
+        else
+            mlsi_c_scalar(w, x->args[*p - '0']);
+    }
+}
+
+static void shift(mlsi_c_writer *w, const mlsi_lx *x) {
+    mlsi_text_add(w->out, "(int64_t)(%s)ml_shift_%s(", mlsi_c_memory_type(x->dtype),
+                  x->op == MLSI_OP_SHIFT_LEFT ? "left" : "right");
+    mlsi_c_scalar(w, x->args[0]);
+    mlsi_text_add(w->out, ", ");
+    mlsi_c_scalar(w, x->args[1]);
+    mlsi_text_add(w->out, ", %d)", 8 * mlsi_dtype_size(x->dtype));
+}
+
+static void bitcast(mlsi_c_writer *w, const mlsi_lx *x) {
+    mlsys_dtype from = w->n->exprs[x->args[0]].dtype;
+    bool f32 = from == MLSYS_F32 && x->dtype == MLSYS_I32,
+         i32 = from == MLSYS_I32 && x->dtype == MLSYS_F32;
+    bool half = from == MLSYS_I16 && is_half(x->dtype);
+    if (!f32 && !i32 && !half) {
+        mlsi_c_refuse(w, "this bitcast");
+        return;
+    }
+    mlsi_text_add(w->out, "%s%s(",
+                  half  ? "ml_bits_to_"
+                  : f32 ? "ml_bits_of_f32"
+                        : "ml_bits_to_f32",
+                  half ? half_name(x->dtype) : "");
+    mlsi_c_scalar(w, x->args[0]);
+    mlsi_text_add(w->out, ")");
+}
+
+static void op(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
+    mlsys_dtype from = args_dtype(w->n, x);
+    mlsi_c_class c = mlsi_c_class_of(from);
+    bool narrow = is_half(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST;
+    bool wraps = !lanes && mlsi_c_class_of(x->dtype) == MLSI_C_INT && x->dtype != MLSYS_I64 &&
+                 c == MLSI_C_INT;
+    const char *text = mlsi_c_op(x->op, c, lanes);
+    if (narrow)
+        mlsi_text_add(w->out, lanes ? "ml_vround_%s(" : "ml_round_%s(", half_name(x->dtype));
+    if (x->op == MLSI_OP_CAST) {
+        mlsi_c_cast(w, from, x->dtype, x->args[0]);
+    } else if (x->op == MLSI_OP_SHIFT_LEFT || x->op == MLSI_OP_SHIFT_RIGHT) {
+        shift(w, x);
+    } else if (x->op == MLSI_OP_BITCAST) {
+        bitcast(w, x);
+    } else if (!text) {
+        mlsi_c_refuse(w, mlsi_op_name(x->op));
+    } else {
+        if (wraps) mlsi_text_add(w->out, "(int64_t)(%s)(", mlsi_c_memory_type(x->dtype));
+        substitute(w, text, x, lanes);
+        if (wraps) mlsi_text_add(w->out, ")");
+    }
+    if (narrow) mlsi_text_add(w->out, ")");
+}
+
+/* ---- constants ------------------------------------------------------------------------------------------------- */
+
+static void constant(mlsi_c_writer *w, const mlsi_lx *x) {
+    mlsi_view v = {.data = (char *)(uintptr_t)&x->bits, .dtype = x->dtype};
+    if (!mlsi_dtype_is_float(x->dtype)) {
+        int64_t i = mlsi_ref_get_i(&v, 0);
+        if (i == INT64_MIN)
+            mlsi_text_add(w->out, "INT64_MIN");
+        else
+            mlsi_text_add(w->out, x->dtype == MLSYS_BOOL ? "%lld" : "INT64_C(%lld)", (long long)i);
+        return;
+    }
+    double f = mlsi_ref_get_f(&v, 0);
+    const char *suffix = x->dtype == MLSYS_F64 ? "" : "f";
+    if (f != f)
+        mlsi_text_add(w->out, "__builtin_nan%s(\"\")", suffix);
+    else if (f - f != 0)
+        mlsi_text_add(w->out, "%s__builtin_inf%s()", f < 0 ? "-" : "", suffix);
+    else
+        mlsi_text_add(w->out, "%a%s", f, suffix);
+}
+
+static void guard(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
+    mlsi_text_add(w->out, "(");
+    mlsi_c_index(w, x->index[0]);
+    mlsi_text_add(w->out, " <= ");
+    mlsi_c_index(w, x->index[1]);
+    mlsi_text_add(w->out, " && ");
+    mlsi_c_index(w, x->index[1]);
+    mlsi_text_add(w->out, " < ");
+    mlsi_c_index(w, x->index[2]);
+    for (int i = 0; i < 2; i++) {
+        mlsi_text_add(w->out, i ? " : " : " ? ");
+        if (lanes)
+            mlsi_c_value(w, x->args[i]);
+        else
+            mlsi_c_scalar(w, x->args[i]);
+    }
+    mlsi_text_add(w->out, ")");
+}
+
+void mlsi_c_scalar(mlsi_c_writer *w, int32_t expr) {
+    const mlsi_lx *x = &w->n->exprs[expr];
+    switch (x->kind) {
+    case MLSI_LX_CONST: constant(w, x); break;
+    case MLSI_LX_INDEX: mlsi_c_index(w, x->index[0]); break;
+    case MLSI_LX_LOAD: element(w, x); break;
+    case MLSI_LX_OP: op(w, x, false); break;
+    case MLSI_LX_LET: mlsi_text_add(w->out, "%s", w->n->lets[x->ref].name); break;
+    case MLSI_LX_ACC: mlsi_text_add(w->out, "%s_r", w->n->accs[x->ref].name); break;
+    case MLSI_LX_GUARD: guard(w, x, false); break;
+    default: mlsi_c_refuse(w, "random numbers and shuffles"); break;
+    }
+}
+
+static void broadcast(mlsi_c_writer *w, const mlsi_lx *x, int32_t expr) {
+    switch (mlsi_c_class_of(x->dtype)) {
+    case MLSI_C_F32: mlsi_text_add(w->out, "vf_set1("); break;
+    case MLSI_C_INT: mlsi_text_add(w->out, "vi_set1((int32_t)"); break;
+    case MLSI_C_BOOL: mlsi_text_add(w->out, "ml_vm_set1("); break;
+    default: mlsi_c_refuse(w, "lanes of f64"); return;
+    }
+    mlsi_c_scalar(w, expr);
+    mlsi_text_add(w->out, ")");
+}
+
+void mlsi_c_value(mlsi_c_writer *w, int32_t expr) {
+    const mlsi_lx *x = &w->n->exprs[expr];
+    if (w->mode == MLSI_C_SCALAR) {
+        mlsi_c_scalar(w, expr);
+    } else if (!mlsi_c_varies(w, expr)) {
+        broadcast(w, x, expr);
+    } else if (x->kind == MLSI_LX_LOAD) {
+        load_lanes(w, x);
+    } else if (x->kind == MLSI_LX_OP) {
+        op(w, x, true);
+    } else if (x->kind == MLSI_LX_GUARD) {
+        guard(w, x, true);
+    } else if (x->kind == MLSI_LX_INDEX) {
+        mlsi_text_add(w->out, "vi_add(vi_set1((int32_t)");
+        mlsi_c_index(w, x->index[0]);
+        mlsi_text_add(w->out, "), vi_iota())");
+    } else {
+        mlsi_c_scalar(w, expr); /* a name */
+    }
+}
+
+/* ---- may this be in lanes? ---------------------------------------------------------------------------------------- */
+
+static bool value_fits(mlsi_c_writer *w, int32_t expr) {
+    const mlsi_lx *x = &w->n->exprs[expr];
+    int64_t stride;
+    if (!mlsi_c_varies(w, expr))
+        return mlsi_c_class_of(x->dtype) != MLSI_C_F64 || x->kind != MLSI_LX_RANDOM;
+    if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16)
+        return false;
+    switch (x->kind) {
+    case MLSI_LX_LOAD:
+        return load_name(x->dtype) &&
+               mlsi_c_access_of(w->n, x->ref, x->index, w->vector_var) == MLSI_C_UNIT;
+    case MLSI_LX_LET:
+    case MLSI_LX_ACC: return true;
+    case MLSI_LX_GUARD: /* one condition for all lanes */
+        for (int i = 0; i < 3; i++)
+            if (!mlsi_c_stride(w->n, x->index[i], w->vector_var, &stride) || stride) return false;
+        return value_fits(w, x->args[0]) && value_fits(w, x->args[1]);
+    case MLSI_LX_OP: break;
+    default: return false;
+    }
+    mlsys_dtype from = args_dtype(w->n, x);
+    bool texts = x->op == MLSI_OP_CAST ? mlsi_c_casts_in_lanes(from, x->dtype)
+                                       : mlsi_c_op(x->op, mlsi_c_class_of(from), true) != NULL;
+    for (int i = 0; texts && i < x->n_args; i++)
+        texts = value_fits(w, x->args[i]) &&
+                mlsi_c_class_of(w->n->exprs[x->args[i]].dtype) != MLSI_C_F64;
+    return texts;
+}
+
+static bool stmt_fits(mlsi_c_writer *w, const mlsi_ls *s) {
+    int64_t stride;
+    switch (s->kind) {
+    case MLSI_LS_LET:
+        w->let_is_vector[s->ref] = mlsi_c_varies(w, s->value);
+        return value_fits(w, s->value);
+    case MLSI_LS_STORE:
+        return load_name(w->n->buffers[s->ref].dtype) && value_fits(w, s->value) &&
+               mlsi_c_access_of(w->n, s->ref, s->index, w->vector_var) == MLSI_C_UNIT;
+    case MLSI_LS_FOR:
+        if (!mlsi_c_stride(w->n, w->n->vars[s->var].extent, w->vector_var, &stride) || stride)
+            return false;
+        return mlsi_c_fits_lanes(w, s->body, w->vector_var);
+    case MLSI_LS_ACC: {
+        const mlsi_acc *a = &w->n->accs[s->ref];
+        w->acc_is_vector[s->ref] = true;
+        return a->dtype == MLSYS_F32 && a->kind <= MLSI_ACC_MIN;
+    }
+    case MLSI_LS_ADD:
+        if (!value_fits(w, s->value) || (s->value2 >= 0 && !value_fits(w, s->value2))) return false;
+        if (w->acc_is_vector[s->ref])
+            return mlsi_c_stride(w->n, s->index[0], w->vector_var, &stride) && stride == 0;
+        /* terms in lanes: one loop gives all positions, from 0 */
+        return w->n->accs[s->ref].dtype == MLSYS_F32 && w->n->accs[s->ref].kind <= MLSI_ACC_MIN &&
+               w->n->accs[s->ref].kind != MLSI_ACC_DOT &&
+               s->index[0] == w->n->vars[w->vector_var].code &&
+               w->n->accs[s->ref].count == w->n->vars[w->vector_var].extent;
+    default: return false;
+    }
+}
+
+bool mlsi_c_fits_lanes(mlsi_c_writer *w, int32_t first, int32_t var) {
+    int32_t outer = w->vector_var;
+    bool fits = true;
+    w->vector_var = var;
+    for (int32_t s = first; fits && s >= 0; s = w->n->stmts[s].next)
+        fits = stmt_fits(w, &w->n->stmts[s]);
+    w->vector_var = outer;
+    return fits;
+}

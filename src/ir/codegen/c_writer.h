@@ -1,0 +1,57 @@
+/* The state of writing one nest as C, between the c_*.c files. */
+#ifndef MLSI_C_WRITER_H
+#define MLSI_C_WRITER_H
+
+#include "core/dtype.h"
+#include "ir/codegen/codegen.h"
+#include "ir/ops/op_def.h"
+
+/* Where an expression stands: outside vector loops, in a whole register of lanes, in the last, partial one. */
+typedef enum mlsi_c_mode { MLSI_C_SCALAR, MLSI_C_FULL, MLSI_C_TAIL } mlsi_c_mode;
+
+typedef struct mlsi_c_writer {
+    const mlsi_nest *n;
+    mlsi_text *out;
+    mlsi_c_mode mode;
+    int32_t vector_var;   /* of the vector loop around, -1 = none */
+    bool lanes_are_terms; /* the vector loop is a reduction's: lane number u of 128 */
+    bool *let_is_vector;  /* per let */
+    bool *acc_is_vector;  /* per accumulator: one per lane of the vector loop */
+    bool *acc_in_lanes;   /* per accumulator: terms come in lanes */
+    int32_t bind_count;
+    mlsys_status status;
+} mlsi_c_writer;
+
+/* Registers: float for f32 and narrower, double, int64_t, and int for bool; in lanes VF, VI and VM. */
+typedef enum mlsi_c_class { MLSI_C_F32, MLSI_C_F64, MLSI_C_INT, MLSI_C_BOOL } mlsi_c_class;
+mlsi_c_class mlsi_c_class_of(mlsys_dtype t);
+const char *mlsi_c_memory_type(mlsys_dtype t); /* NULL: no C text for it */
+const char *mlsi_c_register_type(mlsys_dtype t, bool vector);
+
+void mlsi_c_refuse(mlsi_c_writer *w, const char *why);
+
+/* c_index.c */
+void mlsi_c_index(mlsi_c_writer *w, int64_t code);
+/* The constant by which code grows with the variable: false when it is none. */
+bool mlsi_c_stride(const mlsi_nest *n, int64_t code, int32_t var, int64_t *stride);
+/* The address of buffer's element, without the name: "i*in0_s0 + j". */
+void mlsi_c_address(mlsi_c_writer *w, int32_t buffer, const int64_t *index);
+/* What a variable is at the start of its loop is 0: the address with it set so. */
+typedef enum mlsi_c_access { MLSI_C_SAME, MLSI_C_UNIT, MLSI_C_OTHER } mlsi_c_access;
+mlsi_c_access mlsi_c_access_of(const mlsi_nest *n, int32_t buffer, const int64_t *index,
+                               int32_t var);
+
+/* c_expr.c */
+void mlsi_c_value(mlsi_c_writer *w, int32_t expr);  /* in the mode's register type */
+void mlsi_c_scalar(mlsi_c_writer *w, int32_t expr); /* as a scalar whatever the mode */
+/* Can everything that a statement list computes be in lanes of var? */
+bool mlsi_c_fits_lanes(mlsi_c_writer *w, int32_t first, int32_t var);
+/* Does an expression's value differ between the lanes? */
+bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr);
+
+/* c_ops.c: text with $0 $1 $2 for the arguments; NULL = none. */
+const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector);
+void mlsi_c_cast(mlsi_c_writer *w, mlsys_dtype from, mlsys_dtype to, int32_t arg);
+bool mlsi_c_casts_in_lanes(mlsys_dtype from, mlsys_dtype to);
+
+#endif

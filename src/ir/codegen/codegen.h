@@ -1,0 +1,21 @@
+/* Loop IR to C text. The text includes "cpu/gen.h" (the vocabulary of generated code) and gives one function per nest:
+ *
+ *     int64_t NAME(mlsi_gen_args *a);
+ *
+ * It runs tasks [begin, end) of the nest's PARALLEL loops and answers 0, or 1 + the number of the BIND that failed,
+ * with value and extent in a->error. No device calls, no libraries, no allocation. */
+#ifndef MLSI_CODEGEN_H
+#define MLSI_CODEGEN_H
+
+#include "ir/loop/nest.h"
+
+/* UNSUPPORTED with the reason where the text cannot say what the nest does (GPU loops, f8). */
+mlsys_status mlsi_codegen_c(const mlsi_nest *n, const char *name, mlsi_text *out);
+/* The default schedule for CPUs of a nest of rows (one whose ops have no loops of their own). */
+mlsys_status mlsi_codegen_schedule(mlsi_nest *n);
+/* How many tasks there are: an index expression, 1 without PARALLEL loops. */
+mlsys_status mlsi_codegen_tasks(mlsi_nest *n, int64_t *code);
+/* Bytes of LOCAL memory of one worker under values of the nest's shape symbols. */
+mlsys_status mlsi_codegen_work(const mlsi_nest *n, const int64_t *dims, uint64_t *bytes);
+
+#endif

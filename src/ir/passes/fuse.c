@@ -1,0 +1,179 @@
+/* fuse: groups of nodes that share their loops become functions, and a call stands where the last node of each stood. Equal
+ * groups (the layers of a model) share one function, so that each kernel is made once. */
+#include "ir/passes/fuse.h"
+
+#include <string.h>
+
+typedef struct fuse_pass {
+    mlsi_fuse_state s;
+    mlsi_fusion *groups;
+    int32_t *func_of; /* per group: the function made of it */
+    int64_t n_groups, cap_groups, cap_funcs;
+} fuse_pass;
+
+static mlsys_status find_uses(fuse_pass *p) {
+    mlsi_fuse_state *s = &p->s;
+    mlsi_alloc *a = s->g->alloc;
+    int64_t values = s->f->n_values + 1, nodes = s->f->n_nodes + 1;
+    MLSI_TRY(MLSI_NEW_N(a, values, &s->facts));
+    MLSI_TRY(MLSI_NEW_N(a, values, &s->first_use));
+    MLSI_TRY(MLSI_NEW_N(a, values, &s->last_use));
+    MLSI_TRY(MLSI_NEW_N(a, nodes, &s->group_of));
+    MLSI_TRY(MLSI_NEW_N(a, nodes, &s->wanted));
+    memset(s->last_use, 0xff, sizeof *s->last_use * (size_t)values);
+    memset(s->group_of, 0xff, sizeof *s->group_of * (size_t)nodes);
+    for (int64_t v = 0; v < values; v++)
+        s->first_use[v] = INT32_MAX;
+    mlsi_layout_facts(s->g, s->func, s->facts);
+    for (int32_t n = 0; n < s->f->n_nodes; n++)
+        for (int i = 0; i < s->f->nodes[n].n_in; i++) {
+            int32_t v = s->f->nodes[n].in[i];
+            if (v < 0) continue;
+            s->last_use[v] = n;
+            if (s->first_use[v] > n) s->first_use[v] = n;
+        }
+    for (int64_t i = 0; i < s->f->n_outputs; i++) {
+        int32_t v = s->f->outputs[i].value;
+        s->last_use[v] = (int32_t)s->f->n_nodes;
+        if (s->first_use[v] == INT32_MAX) s->first_use[v] = (int32_t)s->f->n_nodes;
+    }
+    return MLSYS_OK;
+}
+
+static mlsys_status find_groups(fuse_pass *p) {
+    mlsi_alloc *a = p->s.g->alloc;
+    for (int32_t n = (int32_t)p->s.f->n_nodes - 1; n >= 0; n--) {
+        mlsi_fusion u;
+        if (!mlsi_fuse_grow(&p->s, n, &u)) continue;
+        MLSI_TRY(MLSI_GROW(a, &p->groups, &p->cap_groups, p->n_groups + 1));
+        MLSI_TRY(MLSI_GROW(a, &p->func_of, &p->cap_funcs, p->n_groups + 1));
+        for (int i = 0; i < u.n_nodes; i++)
+            if (!mlsi_fuse_is_movement(p->s.f->nodes[u.nodes[i]].op))
+                p->s.group_of[u.nodes[i]] = (int32_t)p->n_groups;
+        p->groups[p->n_groups++] = u;
+    }
+    return MLSYS_OK;
+}
+
+/* ---- a function of a group ------------------------------------------------------------------------------- */
+
+static mlsys_status operand(mlsi_graph *g, int32_t func, const mlsi_func *f, int32_t v,
+                            int32_t *map, int32_t *out) {
+    if (v >= 0 && map[v] < 0)
+        MLSI_TRY(mlsi_build_const_value(g, func, f->values[v].index, &map[v]));
+    return *out = v < 0 ? -1 : map[v], MLSYS_OK;
+}
+
+static mlsys_status fill_func(mlsi_graph *g, int32_t func, const mlsi_func *f, const mlsi_fusion *u,
+                              int32_t *map) {
+    int32_t in[MLSI_MAX_OPERANDS];
+    for (int i = 0; i < u->n_inputs; i++) {
+        mlsi_type t = f->values[u->inputs[i]].type;
+        MLSI_TRY(mlsi_build_input(g, func, NULL, &t, &map[u->inputs[i]]));
+    }
+    for (int i = 0; i < u->n_nodes; i++) {
+        const mlsi_node *node = &f->nodes[u->nodes[i]];
+        for (int k = 0; k < node->n_in; k++)
+            MLSI_TRY(operand(g, func, f, node->in[k], map, &in[k]));
+        MLSI_TRY(mlsi_build_node(g, func, node->op, node->attrs, node->n_in, in, node->n_out,
+                                 &map[node->first_out]));
+    }
+    for (int i = 0; i < u->n_outputs; i++)
+        MLSI_TRY(mlsi_build_output(g, func, NULL, map[u->outputs[i]]));
+    return MLSYS_OK;
+}
+
+static bool same_node(const mlsi_node *a, const mlsi_node *b) {
+    return a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out &&
+           a->first_out == b->first_out && !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) &&
+           mlsi_attrs_equal(mlsi_op_get(a->op), a->attrs, b->attrs);
+}
+
+static bool same_func(const mlsi_func *a, const mlsi_func *b) {
+    if (a->n_nodes != b->n_nodes || a->n_values != b->n_values || a->n_inputs != b->n_inputs ||
+        a->n_outputs != b->n_outputs)
+        return false;
+    for (int64_t v = 0; v < a->n_values; v++) {
+        const mlsi_value_def *x = &a->values[v], *y = &b->values[v];
+        if (x->kind != y->kind || x->index != y->index || !mlsi_type_equal(&x->type, &y->type))
+            return false;
+    }
+    for (int64_t i = 0; i < a->n_outputs; i++)
+        if (a->outputs[i].value != b->outputs[i].value) return false;
+    for (int64_t i = 0; i < a->n_nodes; i++)
+        if (!same_node(&a->nodes[i], &b->nodes[i])) return false;
+    return true;
+}
+
+static mlsys_status make_func(fuse_pass *p, mlsi_graph *g, int32_t first, int64_t group,
+                              int32_t *map) {
+    const mlsi_func f = g->funcs[p->s.func]; /* by value: the array moves */
+    char name[32] = "fused";
+    int32_t func;
+    memset(map, 0xff, sizeof *map * (size_t)(f.n_values + 1));
+    MLSI_TRY(mlsi_func_add(g, name, &func));
+    MLSI_TRY(fill_func(g, func, &f, &p->groups[group], map));
+    MLSI_TRY(mlsi_decompose_to_loops(p->s.p, func));
+    p->func_of[group] = func;
+    for (int32_t other = first; other < func; other++)
+        if (same_func(&g->funcs[other], &g->funcs[func])) {
+            p->func_of[group] = other;
+            mlsi_graph_truncate(g, func);
+            break;
+        }
+    return MLSYS_OK;
+}
+
+static mlsys_status make_funcs(fuse_pass *p, mlsi_graph *g) {
+    int32_t first = (int32_t)g->n_funcs, *map;
+    MLSI_TRY(MLSI_NEW_N(g->alloc, p->s.f->n_values + 1, &map));
+    mlsys_status st = MLSYS_OK;
+    for (int64_t i = 0; i < p->n_groups && st == MLSYS_OK; i++)
+        st = make_func(p, g, first, i, map);
+    mlsi_mem_free(g->alloc, map);
+    return st;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------- */
+
+static mlsys_status emit_call(mlsi_rewrite *rw, const mlsi_fusion *u, int32_t func) {
+    mlsi_attr_control attrs;
+    int32_t in[MLSI_FUSE_VALUES], out[MLSI_FUSE_VALUES];
+    memset(&attrs, 0, sizeof attrs);
+    attrs.fn1 = func;
+    for (int i = 0; i < u->n_inputs; i++)
+        in[i] = rw->map[u->inputs[i]];
+    MLSI_TRY(
+        mlsi_build_node(rw->g, rw->func, MLSI_OP_CALL, &attrs, u->n_inputs, in, u->n_outputs, out));
+    for (int i = 0; i < u->n_outputs; i++)
+        rw->map[u->outputs[i]] = out[i];
+    return MLSYS_OK;
+}
+
+static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
+    const fuse_pass *p = rw->user;
+    int32_t n = (int32_t)(node - rw->old.nodes), group = p->s.group_of[n];
+    if (group < 0) return mlsi_rewrite_keep(rw, node, out);
+    const mlsi_fusion *u = &p->groups[group];
+    if (n == u->nodes[u->n_nodes - 1]) MLSI_TRY(emit_call(rw, u, p->func_of[group]));
+    for (int i = 0; i < node->n_out;
+         i++) /* values inside a group are nobody's operand outside it */
+        out[i] = rw->map[node->first_out + i];
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
+    mlsi_graph *g = ctx->g;
+    mlsi_func f = g->funcs[func];
+    fuse_pass p = {.s = {.p = ctx, .g = g, .f = &f, .func = func}};
+    if (ctx->fuse_least < 0 || !ctx->backend->load) return MLSYS_OK;
+    mlsys_status st = find_uses(&p);
+    if (st == MLSYS_OK) st = find_groups(&p);
+    if (st == MLSYS_OK && p.n_groups) st = make_funcs(&p, g);
+    if (st == MLSYS_OK && p.n_groups) st = mlsi_rewrite_run(ctx, func, visit, &p);
+    void *owned[] = {p.s.facts,  p.s.first_use, p.s.last_use, p.s.group_of,
+                     p.s.wanted, p.groups,      p.func_of};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        mlsi_mem_free(g->alloc, owned[i]);
+    return st;
+}

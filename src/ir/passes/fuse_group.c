@@ -1,0 +1,288 @@
+/* Which nodes share their loops: a group grows from its last node towards its producers.
+ *
+ * All members walk one shape, `space`. Elementwise members have it; reductions go over its trailing axes, the same for all,
+ * and what is computed of their results has one element a row. Movement that keeps neighbours along the last axis
+ * neighbours is taken in with its reader. A member that others read too becomes an output, if they all come later. */
+#include "ir/passes/fuse.h"
+
+#include <string.h>
+
+typedef enum role { ROLE_NONE, ROLE_ELEMENT, ROLE_MOVEMENT, ROLE_REDUCTION, ROLE_ROWS } role;
+
+bool mlsi_fuse_is_movement(mlsi_op op) {
+    switch (op) {
+    case MLSI_OP_BROADCAST:
+    case MLSI_OP_SLICE:
+    case MLSI_OP_RESHAPE:
+    case MLSI_OP_TRANSPOSE:
+    case MLSI_OP_IOTA:
+    case MLSI_OP_FULL: return true;
+    default: return false;
+    }
+}
+
+static role role_of(mlsi_op op) {
+    const mlsi_op_def *def = mlsi_op_get(op);
+    if (mlsi_fuse_is_movement(op)) return ROLE_MOVEMENT;
+    switch (op) {
+    case MLSI_OP_REDUCE_SUM:
+    case MLSI_OP_REDUCE_MAX:
+    case MLSI_OP_REDUCE_MIN:
+    case MLSI_OP_REDUCE_MEAN: return ROLE_REDUCTION;
+    case MLSI_OP_SOFTMAX:
+    case MLSI_OP_LOG_SOFTMAX:
+    case MLSI_OP_LAYER_NORM:
+    case MLSI_OP_RMS_NORM: return ROLE_ROWS;
+    case MLSI_OP_RELU:
+    case MLSI_OP_GELU:
+    case MLSI_OP_SILU: return ROLE_ELEMENT;
+    case MLSI_OP_REM:
+    case MLSI_OP_MOD:
+    case MLSI_OP_BITCAST: return ROLE_NONE;
+    default: return def->traits & MLSI_TRAIT_ELEMENTWISE ? ROLE_ELEMENT : ROLE_NONE;
+    }
+}
+
+static const mlsi_type *type_of(const mlsi_fuse_state *s, int32_t value) {
+    return &s->f->values[value].type;
+}
+
+static bool dtype_fits(mlsys_dtype t) {
+    return t == MLSYS_F32 || t == MLSYS_F16 || t == MLSYS_BF16 || t == MLSYS_BOOL ||
+           t == MLSYS_I64 || t == MLSYS_I32;
+}
+
+static bool same_dims(const mlsi_type *a, const mlsi_type *b) {
+    return a->rank == b->rank && !memcmp(a->dims, b->dims, sizeof a->dims[0] * (size_t)a->rank);
+}
+
+/* Leading axes of space, then ones: one element a row of so many axes; -1: no such shape. */
+static int rows_of_value(const mlsi_fusion *u, const mlsi_type *t) {
+    int rows = 0;
+    while (rows < t->rank && rows < u->space.rank && t->dims[rows] == u->space.dims[rows] &&
+           t->dims[rows] != 1)
+        rows++;
+    for (int d = rows; d < t->rank; d++)
+        if (t->dims[d] != 1) return -1;
+    return rows >= 1 && t->rank <= u->space.rank ? rows : -1;
+}
+
+/* ---- rules of a node by itself --------------------------------------------------------------------------- */
+
+/* Neighbours along the last axis stay neighbours. */
+static bool keeps_neighbours(const mlsi_fuse_state *s, const mlsi_node *node) {
+    const mlsi_type *out = type_of(s, node->first_out);
+    if (node->op == MLSI_OP_BROADCAST || node->op == MLSI_OP_IOTA || node->op == MLSI_OP_FULL)
+        return true;
+    const mlsi_type *in = type_of(s, node->in[0]);
+    if (!in->rank || !out->rank) return false;
+    if (node->op == MLSI_OP_SLICE)
+        return ((const mlsi_attr_slice *)node->attrs)->steps.v[out->rank - 1] == 1;
+    if (node->op == MLSI_OP_TRANSPOSE)
+        return ((const mlsi_attr_transpose *)node->attrs)->perm.v[out->rank - 1] == out->rank - 1;
+    return in->dims[in->rank - 1] == out->dims[out->rank - 1];
+}
+
+/* Operands are dense in memory, or made inside the group. */
+static bool reads_dense(const mlsi_fuse_state *s, const mlsi_node *node) {
+    for (int i = 0; i < node->n_in; i++) {
+        int32_t v = node->in[i];
+        if (v < 0 || s->facts[v].contiguous) continue;
+        const mlsi_value_def *def = &s->f->values[v];
+        if (def->kind != MLSI_VALUE_NODE) return false;
+        const mlsi_node *from = &s->f->nodes[def->index];
+        if (!mlsi_fuse_is_movement(from->op) || !keeps_neighbours(s, from) || !reads_dense(s, from))
+            return false;
+    }
+    return true;
+}
+
+static bool node_fits(const mlsi_fuse_state *s, const mlsi_node *node) {
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] >= 0 && !dtype_fits(type_of(s, node->in[i])->dtype)) return false;
+    return node->n_out == 1 && dtype_fits(type_of(s, node->first_out)->dtype) &&
+           reads_dense(s, node);
+}
+
+/* Reduced axes are the trailing ones; how many lead. -1: they are not. */
+static int rows_of_reduction(const mlsi_fuse_state *s, const mlsi_node *node) {
+    const mlsi_attr_reduce *a = node->attrs;
+    int rank = type_of(s, node->in[0])->rank, lead = rank - (int)a->axes.n;
+    for (int64_t i = 0; i < a->axes.n; i++)
+        if (a->axes.v[i] != lead + i) return -1;
+    return lead;
+}
+
+static int rows_of(const mlsi_fuse_state *s, const mlsi_node *node, role r) {
+    int rank = type_of(s, node->in[0])->rank;
+    if (r == ROLE_REDUCTION) return rows_of_reduction(s, node);
+    if (node->op == MLSI_OP_RMS_NORM || node->op == MLSI_OP_LAYER_NORM) return rank - 1;
+    return ((const mlsi_attr_axis *)node->attrs)->axis == rank - 1 ? rank - 1 : -1;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------ */
+
+static bool starts_rows(const mlsi_fusion *u, int rows) {
+    return rows >= 1 && (u->row_rank == rows || u->row_rank == u->space.rank);
+}
+
+/* May the node be part of the group, by shapes? Reductions fix the rows. */
+static bool shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, const mlsi_node *node, role r) {
+    const mlsi_type *out = type_of(s, node->first_out);
+    if (r == ROLE_ELEMENT && same_dims(out, &u->space)) return true;
+    if (r == ROLE_MOVEMENT) return keeps_neighbours(s, node);
+    if (r != ROLE_ELEMENT && !same_dims(type_of(s, node->in[0]), &u->space)) return false;
+    int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node, r);
+    if (!starts_rows(u, rows)) return false;
+    u->row_rank = rows;
+    return true;
+}
+
+/* Everybody outside that reads the node's result comes after the group. */
+static bool outside_is_later(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t node,
+                             int32_t root) {
+    int32_t v = s->f->nodes[node].first_out;
+    if (s->first_use[v] > root) return true;
+    for (int32_t n = s->first_use[v]; n <= s->last_use[v] && n < root; n++) {
+        bool reads = false, member = false;
+        for (int i = 0; i < s->f->nodes[n].n_in; i++)
+            reads |= s->f->nodes[n].in[i] == v;
+        for (int i = 0; reads && i < u->n_nodes; i++)
+            member |= u->nodes[i] == n;
+        if (reads && !member) return false;
+    }
+    return true;
+}
+
+static void want_operands(mlsi_fuse_state *s, const mlsi_node *node, bool want) {
+    for (int i = 0; i < node->n_in; i++) {
+        const mlsi_value_def *def = node->in[i] < 0 ? NULL : &s->f->values[node->in[i]];
+        if (def && def->kind == MLSI_VALUE_NODE) s->wanted[def->index] = want;
+    }
+}
+
+static void take(mlsi_fuse_state *s, mlsi_fusion *u, int32_t node) {
+    u->nodes[u->n_nodes++] = node;
+    want_operands(s, &s->f->nodes[node], true);
+}
+
+static bool begin(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
+    const mlsi_node *node = &s->f->nodes[root];
+    role r = role_of(node->op);
+    memset(u, 0, sizeof *u);
+    if (r == ROLE_NONE || r == ROLE_MOVEMENT || s->group_of[root] >= 0 || !node_fits(s, node))
+        return false;
+    u->space = *type_of(s, r == ROLE_REDUCTION ? node->in[0] : node->first_out);
+    u->row_rank = u->space.rank;
+    if (!u->space.rank || !shapes_fit(s, u, node, r)) return false;
+    take(s, u, root);
+    return true;
+}
+
+/* ---- values of a group ----------------------------------------------------------------------------------------- */
+
+static bool is_member(const mlsi_fusion *u, int32_t node) {
+    for (int i = 0; i < u->n_nodes; i++)
+        if (u->nodes[i] == node) return true;
+    return false;
+}
+
+static bool is_scalar_const(const mlsi_fuse_state *s, int32_t v) {
+    const mlsi_value_def *def = &s->f->values[v];
+    if (def->kind != MLSI_VALUE_CONST) return false;
+    mlsi_view view = mlsi_tensor_view_of(s->g->consts[def->index]);
+    return mlsi_view_count(&view) == 1;
+}
+
+static bool add_input(mlsi_fusion *u, int32_t v) {
+    for (int i = 0; i < u->n_inputs; i++)
+        if (u->inputs[i] == v) return true;
+    if (u->n_inputs == MLSI_FUSE_VALUES) return false;
+    u->inputs[u->n_inputs++] = v;
+    return true;
+}
+
+static bool read_outside(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t v, int32_t root) {
+    if (s->last_use[v] > root) return true;
+    return s->f->values[v].index == root;
+    (void)u;
+}
+
+static bool find_values(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t root) {
+    for (int i = 0; i < u->n_nodes; i++) {
+        const mlsi_node *node = &s->f->nodes[u->nodes[i]];
+        for (int k = 0; k < node->n_in; k++) {
+            int32_t v = node->in[k];
+            const mlsi_value_def *def = v < 0 ? NULL : &s->f->values[v];
+            if (!def || (def->kind == MLSI_VALUE_NODE && is_member(u, def->index)) ||
+                is_scalar_const(s, v))
+                continue;
+            if (!add_input(u, v)) return false;
+        }
+        if (mlsi_fuse_is_movement(node->op) || !read_outside(s, u, node->first_out, root)) continue;
+        if (u->n_outputs == MLSI_FUSE_VALUES) return false;
+        u->outputs[u->n_outputs++] = node->first_out;
+    }
+    return true;
+}
+
+/* ---- is it worth it? ------------------------------------------------------------------------------------------------ */
+
+/* Bytes at the symbols' maxima; saturates. */
+static int64_t bytes_of(const mlsi_fuse_state *s, const mlsi_type *t) {
+    int64_t bytes = mlsi_dtype_size(t->dtype), lo, hi;
+    for (int d = 0; d < t->rank; d++) {
+        mlsi_dim_range(&s->g->symbols, t->dims[d], &lo, &hi);
+        if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
+    }
+    return bytes;
+}
+
+/* What no longer goes through memory: written and read again. */
+static int64_t saved_bytes(const mlsi_fuse_state *s, const mlsi_fusion *u, int *real) {
+    int64_t saved = 0;
+    *real = 0;
+    for (int i = 0; i < u->n_nodes; i++) {
+        const mlsi_node *node = &s->f->nodes[u->nodes[i]];
+        bool output = false;
+        if (mlsi_fuse_is_movement(node->op)) continue;
+        *real += 1;
+        for (int k = 0; k < u->n_outputs; k++)
+            output |= u->outputs[k] == node->first_out;
+        int64_t bytes = bytes_of(s, type_of(s, node->first_out));
+        if (i < u->n_nodes - 1 &&
+            (!mlsi_mul_i64(bytes, output ? 1 : 2, &bytes) || !mlsi_add_i64(saved, bytes, &saved)))
+            return INT64_MAX;
+    }
+    return saved;
+}
+
+static void sort(mlsi_fusion *u) {
+    for (int i = 1; i < u->n_nodes; i++)
+        for (int j = i; j > 0 && u->nodes[j - 1] > u->nodes[j]; j--) {
+            int32_t t = u->nodes[j];
+            u->nodes[j] = u->nodes[j - 1];
+            u->nodes[j - 1] = t;
+        }
+}
+
+bool mlsi_fuse_grow(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
+    enum { WINDOW = 512, LEAST = 1 << 20 };
+    int real;
+    if (!begin(s, root, u)) return false;
+    for (int32_t n = root - 1; n >= 0 && n > root - WINDOW && u->n_nodes < MLSI_FUSE_NODES; n--) {
+        const mlsi_node *node = &s->f->nodes[n];
+        role r = role_of(node->op);
+        if (!s->wanted[n]) continue;
+        s->wanted[n] = false;
+        if (r == ROLE_NONE || s->group_of[n] >= 0 || !node_fits(s, node)) continue;
+        if (r != ROLE_MOVEMENT && !outside_is_later(s, u, n, root)) continue;
+        if (shapes_fit(s, u, node, r)) take(s, u, n);
+    }
+    for (int i = 0; i < u->n_nodes; i++)
+        want_operands(s, &s->f->nodes[u->nodes[i]], false);
+    sort(u);
+    if (!find_values(s, u, root)) return false;
+    int64_t least = s->p->fuse_least ? s->p->fuse_least : LEAST;
+    return saved_bytes(s, u, &real) >= least && real >= 2;
+}

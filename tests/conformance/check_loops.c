@@ -1,0 +1,281 @@
+/* Every row of tests/op_cases.h as loops: the call is lowered to a nest, with fixed and with symbolic extents, and the
+ * loop interpreter must give the bits of the reference interpreter: the same failures, too. */
+#include "ir/loop/lower.h"
+#include "ir/passes/passes.h"
+#include "support/op_case.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEED = 20261205, MAX_SYMBOLS = 64 };
+
+/* Ops some of whose rows have no loops yet. What is in the list and lowers, or lowers not and is missing, fails the
+ * test. Control ops (call, if, while, custom) never have loops and no rows. */
+/* clang-format off: a line each */
+static const char *const unlowered[] = {"adafactor_step",
+                                        "argmax",
+                                        "argmin",
+                                        "attention",
+                                        "attention_grad",
+                                        "barrier",
+                                        "concat",
+                                        "conv",
+                                        "copy",
+                                        "cross_entropy",
+                                        "dequantize",
+                                        "dot_general",
+                                        "dynamic_slice",
+                                        "dynamic_update_slice",
+                                        "embedding",
+                                        "gather",
+                                        "layer_norm",
+                                        "log_softmax",
+                                        "logsumexp",
+                                        "matmul",
+                                        "muon_step",
+                                        "pad",
+                                        "pool",
+                                        "pool_grad",
+                                        "quant_matmul",
+                                        "random",
+                                        "reduce_mean",
+                                        "rms_norm",
+                                        "rope",
+                                        "scan",
+                                        "scatter",
+                                        "softmax",
+                                        "sort",
+                                        "topk",
+                                        NULL};
+/* clang-format on */
+
+/* One call, as a graph and as loops. */
+typedef struct lowered {
+    mlsi_graph g, loops; /* the call; what was lowered */
+    mlsi_nest n;
+    mlsys_status st; /* of lowering */
+    bool built, symbolic;
+    char text[560];
+} lowered;
+
+static mlsys_status build(mlsi_ctx *ctx, const op_variant *v, bool symbolic, bool one,
+                          mlsi_graph *g) {
+    int32_t in[KC_OPERANDS], out[KC_OPERANDS];
+    if (!symbolic) return op_variant_graph(ctx, v, g);
+    mlsys_status st = op_variant_symbolic(ctx, v, one, g, in, out);
+    for (int o = 0; o < v->n_out && st == MLSYS_OK; o++)
+        st = mlsi_build_output(g, 0, NULL, out[o]);
+    return st;
+}
+
+static void lowered_free(lowered *w) {
+    if (w->built) mlsi_nest_free(&w->n);
+    mlsi_graph_free(&w->loops);
+    mlsi_graph_free(&w->g);
+}
+
+/* built = false where symbolic types are refused as not provable. */
+static lowered *lower(mlsi_ctx *ctx, const op_variant *v, bool symbolic, bool one) {
+    lowered *w = calloc(1, sizeof *w);
+    ck_assert_ptr_nonnull(w);
+    int n = (int)strlen(op_variant_text(v, w->text, 512));
+    snprintf(w->text + n, sizeof w->text - (size_t)n, "%s",
+             !symbolic ? ""
+             : one     ? ", one symbol"
+                       : ", symbols");
+    w->symbolic = symbolic;
+    mlsys_status st = build(ctx, v, symbolic, one, &w->g);
+    w->built = st == MLSYS_OK;
+    ck_assert_msg(w->built || symbolic, "%s: %s", w->text, mlsys_last_error());
+    if (build(ctx, v, symbolic, one, &w->loops) != MLSYS_OK || !w->built) return w;
+    mlsi_pass_ctx p = {.g = &w->loops};
+    st = mlsi_decompose_to_loops(&p, 0);
+    ck_assert_msg(st == MLSYS_OK, "%s: decompose: %s", w->text, mlsys_last_error());
+    w->st = mlsi_lower_func(&w->loops, 0, mlsi_op_name(v->op), &w->n);
+    ck_assert_msg(w->st == MLSYS_OK || w->st == MLSYS_E_UNSUPPORTED, "%s: lower: %s", w->text,
+                  mlsys_last_error());
+    return w;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------- */
+
+static uint64_t dense_bytes(const mlsi_view *v) {
+    const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
+    return (uint64_t)(mlsi_view_count(v) / info->block_elems * info->block_bytes);
+}
+
+static bool same_element(const mlsi_view *a, const mlsi_view *b, int64_t i) {
+    if (!memcmp(kc_at(a, i), kc_at(b, i), (size_t)mlsi_dtype_size(a->dtype))) return true;
+    return mlsi_dtype_is_float(a->dtype) && isnan(kc_get_f(a, i)) && isnan(kc_get_f(b, i));
+}
+
+static void require_same(const lowered *w, int o, const kc_tensor *want, const kc_tensor *got) {
+    const mlsi_view *a = &want->view, *b = &got->view;
+    uint64_t bytes = dense_bytes(b), head = (uint64_t)((unsigned char *)b->data - got->block);
+    if (memcmp(got->block, got->before, head) ||
+        memcmp(got->block + head + bytes, got->before + head + bytes, got->bytes - head - bytes))
+        ck_abort_msg("%s: bytes around result %d changed", w->text, o);
+    if (!memcmp(a->data, b->data, bytes)) return;
+    if (mlsi_dtype_is_block(a->dtype)) ck_abort_msg("%s: blocks of result %d differ", w->text, o);
+    for (int64_t i = 0, n = mlsi_view_count(a); i < n; i++)
+        if (!same_element(a, b, i))
+            ck_abort_msg("%s: result %d element %lld is %.17g, expected %.17g", w->text, o,
+                         (long long)i, kc_get_f(b, i), kc_get_f(a, i));
+}
+
+static kc_tensor dense(const lowered *w, kc_rng *r, int32_t value, const int64_t *binding) {
+    const mlsi_type *t = mlsi_type_of(&w->g, 0, value);
+    int64_t shape[MLSYS_MAX_DIMS] = {0};
+    for (int d = 0; d < t->rank; d++)
+        ck_assert_int_eq(mlsi_dim_eval(&w->g.symbols, t->dims[d], binding, &shape[d]), MLSYS_OK);
+    return kc_tensor_new(r, t->dtype, t->rank, shape, KC_DENSE);
+}
+
+typedef struct run {
+    kc_tensor in[KC_OPERANDS], want[KC_OPERANDS], got[KC_OPERANDS];
+    mlsi_view in_views[KC_OPERANDS], want_views[KC_OPERANDS], params[2 * KC_OPERANDS];
+    int n_in, n_out;
+} run;
+
+static void make_run(const lowered *w, const op_variant *v, kc_rng *r, const int64_t *binding,
+                     run *c) {
+    memset(c, 0, sizeof *c);
+    const mlsi_func *f = &w->g.funcs[0];
+    for (int i = 0; i < v->n_in; i++) {
+        if (v->in[i].absent) continue;
+        kc_tensor *x = &c->in[c->n_in];
+        *x = dense(w, r, f->inputs[c->n_in], binding);
+        op_operand_fill(r, x, &v->in[i]);
+        c->params[c->n_in] = c->in_views[c->n_in] = x->view;
+        c->n_in++;
+    }
+    for (c->n_out = 0; c->n_out < v->n_out; c->n_out++) {
+        int o = c->n_out;
+        c->want[o] = dense(w, r, f->outputs[o].value, binding);
+        c->got[o] = dense(w, r, f->outputs[o].value, binding);
+        c->want_views[o] = c->want[o].view;
+        c->params[c->n_in + o] = c->got[o].view;
+    }
+}
+
+static void free_run(run *c) {
+    for (int i = 0; i < c->n_in; i++)
+        kc_tensor_free(&c->in[i]);
+    for (int o = 0; o < c->n_out; o++) {
+        kc_tensor_free(&c->want[o]);
+        kc_tensor_free(&c->got[o]);
+    }
+}
+
+/* The graph's interpreter and the nest's on the same inputs. */
+static void compare(const lowered *w, const op_variant *v, kc_rng *r, const int64_t *binding) {
+    char sentence[512];
+    run c;
+    make_run(w, v, r, binding, &c);
+    mlsys_status want =
+        mlsi_interpret(&w->g, 0, c.n_in, c.in_views, c.n_out, c.want_views); /* may refuse data */
+    snprintf(sentence, sizeof sentence, "%s", want == MLSYS_OK ? "" : mlsys_last_error());
+    ck_assert_msg(want == MLSYS_OK || w->symbolic, "%s: %s", w->text, sentence);
+    mlsys_status got = mlsi_nest_interpret(&w->n, binding, c.params);
+    ck_assert_msg(got == want, "%s: loops: %s \"%s\", expected %s \"%s\"", w->text,
+                  mlsys_status_name(got), got == MLSYS_OK ? "" : mlsys_last_error(),
+                  mlsys_status_name(want), sentence);
+    for (int o = 0; o < c.n_out && got == MLSYS_OK; o++)
+        require_same(w, o, &c.want[o], &c.got[o]);
+    for (int i = 0; i < c.n_in; i++)
+        ck_assert_msg(!memcmp(c.in[i].block, c.in[i].before, c.in[i].bytes), "%s: input %d changed",
+                      w->text, i);
+    free_run(&c);
+}
+
+/* Extents of symbols: those of the row, then small and odd ones. */
+static void compare_bindings(const lowered *w, const op_variant *v, kc_rng *r) {
+    int64_t binding[MAX_SYMBOLS] = {0}, n = w->g.symbols.n_symbols;
+    ck_assert_int_le(n, MAX_SYMBOLS);
+    for (int k = 0; k < (w->symbolic ? 4 : 1); k++) {
+        for (int64_t s = 0; s < n; s++) {
+            const mlsi_symbol *y = &w->g.symbols.symbols[s];
+            int64_t least = y->min;
+            binding[s] = k == 0   ? w->symbolic ? strtoll(y->name + 1, NULL, 10) : least
+                         : k == 1 ? least
+                                  : kc_int(r, least, k == 2 ? 5 : 70);
+        }
+        compare(w, v, r, binding);
+    }
+}
+
+START_TEST(loops_give_the_bits_of_the_reference) {
+    const op_case *c = &op_cases[_i];
+    uint64_t seed = SEED + (uint64_t)_i;
+    kc_rng r = kc_seed(seed);
+    mlsi_ctx *ctx = op_ctx_new();
+    op_variant v;
+    int ran = 0, refused = 0;
+    printf("%s(%s) {%s}: seed %llu\n", c->op, c->operands, c->attrs, (unsigned long long)seed);
+    for (int k = 0; op_case_variant(c, k, NULL, &v); k++) {
+        for (int mode = 0; mode < 3; mode++) {
+            lowered *w = lower(ctx, &v, mode > 0, mode == 1);
+            if (w->built && w->st == MLSYS_OK)
+                compare_bindings(w, &v, &r), ran++;
+            else if (w->built)
+                refused++;
+            lowered_free(w);
+            free(w);
+        }
+    }
+    printf("%s: %d nests, %d refused\n", c->op, ran, refused);
+    op_ctx_free(ctx);
+}
+END_TEST
+
+static bool is_listed(const char *op) {
+    for (int i = 0; unlowered[i]; i++)
+        if (!strcmp(unlowered[i], op)) return true;
+    return false;
+}
+
+START_TEST(what_has_no_loops_is_listed) {
+    static char why[MLSI_OP_COUNT][256];
+    mlsi_ctx *ctx = op_ctx_new();
+    int wrong = 0;
+    for (int i = 0; i < op_case_count; i++) {
+        op_variant v;
+        for (int k = 0; op_case_variant(&op_cases[i], k, NULL, &v); k++) {
+            for (int mode = 0; mode < 3; mode++) {
+                lowered *w = lower(ctx, &v, mode > 0, mode == 1);
+                if (w->built && w->st != MLSYS_OK && !why[v.op][0])
+                    snprintf(why[v.op], sizeof why[v.op], "%.120s: %.120s", w->text,
+                             mlsys_last_error());
+                lowered_free(w);
+                free(w);
+            }
+        }
+    }
+    for (int op = 0; op < MLSI_OP_COUNT; op++) {
+        const char *name = mlsi_op_name((mlsi_op)op);
+        if (why[op][0]) printf("no loops: %s\n", why[op]);
+        if (is_listed(name) == (why[op][0] != 0)) continue;
+        printf("%s is %s\n", name, why[op][0] ? "not in the list" : "in the list, but lowers");
+        wrong++;
+    }
+    op_ctx_free(ctx);
+    ck_assert_msg(wrong == 0, "%d ops differ from the list", wrong);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("loops");
+    TCase *tc = tcase_create("op cases");
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, what_has_no_loops_is_listed);
+    tcase_add_loop_test(tc, loops_give_the_bits_of_the_reference, 0, op_case_count);
+    suite_add_tcase(s, tc);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,190 @@
+/* Fusion and generated code: what becomes one kernel, and that its bits are those of the steps. */
+#include "support/program_case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static program_case pc;
+static kc_rng rng;
+
+static void setup(void) {
+    rng = kc_seed(20261130);
+    pc_open(&pc, 2);
+}
+static void teardown(void) { pc_close(&pc); }
+
+typedef struct fuse_case {
+    const char *name, *text;
+    int calls; /* calls of generated kernels in main */
+    int n_in, n_out;
+    mlsys_dtype dtypes[5];
+    int ranks[5];
+    int64_t shapes[5][4];
+} fuse_case;
+
+#define F32 MLSYS_F32
+static const fuse_case cases[] = {
+    {"gelu(a*b+c)*sigmoid(a)+b",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"a\" : f32[1000]\n"
+     "  %1 = input \"b\" : f32[1000]\n"
+     "  %2 = input \"c\" : f32[1000]\n"
+     "  %3 = mul(%0, %1) : f32[1000]\n"
+     "  %4 = add(%3, %2) : f32[1000]\n"
+     "  %5 = gelu(%4) : f32[1000]\n"
+     "  %6 = sigmoid(%0) : f32[1000]\n"
+     "  %7 = mul(%5, %6) : f32[1000]\n"
+     "  %8 = add(%7, %1) : f32[1000]\n"
+     "  output \"y\" %8\n"
+     "}\n",
+     1,
+     3,
+     1,
+     {F32, F32, F32},
+     {1, 1, 1},
+     {{1000}, {1000}, {1000}}},
+    {"residual and norm, two outputs",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[5,300]\n"
+     "  %1 = input \"d\" : f32[5,300]\n"
+     "  %2 = input \"w\" : f32[300]\n"
+     "  %3 = add(%0, %1) : f32[5,300]\n"
+     "  %4 = rms_norm(%3, %2) {eps=1e-05} : f32[5,300]\n"
+     "  output \"x1\" %3\n"
+     "  output \"n\" %4\n"
+     "}\n",
+     1,
+     3,
+     2,
+     {F32, F32, F32},
+     {2, 2, 1},
+     {{5, 300}, {5, 300}, {300}}},
+    {"softmax of scaled scores",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,4,129]\n"
+     "  %1 = input \"s\" : f32[]\n"
+     "  %2 = mul(%0, %1) : f32[3,4,129]\n"
+     "  %3 = softmax(%2) : f32[3,4,129]\n"
+     "  %4 = mul(%3, %2) : f32[3,4,129]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     2,
+     1,
+     {F32, F32},
+     {3, 0},
+     {{3, 4, 129}, {0}}},
+    {"row sums of a product",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[7,5000]\n"
+     "  %1 = input \"y\" : f32[7,5000]\n"
+     "  %2 = mul(%0, %1) : f32[7,5000]\n"
+     "  %3 = reduce_sum(%2) {axes=[1]} : f32[7]\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     2,
+     1,
+     {F32, F32},
+     {2, 2},
+     {{7, 5000}, {7, 5000}}},
+    {"layer norm with bias and gelu",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[4,77]\n"
+     "  %1 = input \"w\" : f32[77]\n"
+     "  %2 = input \"b\" : f32[77]\n"
+     "  %3 = layer_norm(%0, %1, %2) : f32[4,77]\n"
+     "  %4 = gelu(%3) {form=tanh} : f32[4,77]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     3,
+     1,
+     {F32, F32, F32},
+     {2, 1, 1},
+     {{4, 77}, {77}, {77}}},
+    {"half precision",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f16[3,50]\n"
+     "  %1 = input \"y\" : f16[3,50]\n"
+     "  %2 = mul(%0, %1) : f16[3,50]\n"
+     "  %3 = exp(%2) : f16[3,50]\n"
+     "  %4 = add(%3, %0) : f16[3,50]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     2,
+     1,
+     {MLSYS_F16, MLSYS_F16},
+     {2, 2},
+     {{3, 50}, {3, 50}}},
+    {"masks",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,50]\n"
+     "  %1 = input \"m\" : bool[3,50]\n"
+     "  %2 = relu(%0) : f32[3,50]\n"
+     "  %3 = lt(%2, %0) : bool[3,50]\n"
+     "  %4 = or(%3, %1) : bool[3,50]\n"
+     "  %5 = select(%4, %2, %0) : f32[3,50]\n"
+     "  output \"y\" %5\n"
+     "  output \"m\" %4\n"
+     "}\n",
+     1,
+     2,
+     2,
+     {F32, MLSYS_BOOL},
+     {2, 2},
+     {{3, 50}, {3, 50}}},
+};
+
+static int count_calls(mlsys_program program) {
+    mlsi_program *p;
+    int calls = 0;
+    OK(mlsi_pin(program, MLSYS_KIND_PROGRAM, "test", &p));
+    for (int64_t i = 0; i < p->graph.funcs[0].n_nodes; i++)
+        if (mlsi_generated_of(p, &p->graph.funcs[0].nodes[i])) calls++;
+    mlsi_unpin(p);
+    return calls;
+}
+
+START_TEST(test_same_bits) {
+    const fuse_case *c = &cases[_i];
+    mlsys_graph g = pc_parse(&pc, c->text);
+    mlsys_tensor in[5] = {NULL};
+    static const char *const settings[] = {"fuse=always numerics=exact",
+                                           "fuse=always isa=avx2 numerics=exact",
+                                           "fuse=always isa=portable numerics=exact"};
+    for (int i = 0; i < c->n_in; i++)
+        in[i] = pc_random(&pc, &rng, c->dtypes[i], c->ranks[i], c->shapes[i]);
+    for (int s = 0; s < 3; s++) {
+        mlsys_program program = pc_compile(&pc, g, settings[s]);
+        ck_assert_msg(count_calls(program) == c->calls, "%s: %d generated kernels, expected %d",
+                      c->name, count_calls(program), c->calls);
+        mlsys_release(program);
+        pc_compare(&pc, g, settings[s], c->n_in, in, c->n_out);
+    }
+    pc_release(c->n_in, in);
+    mlsys_release(g);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("fuse");
+    TCase *tc = tcase_create("all");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, test_same_bits, 0, (int)(sizeof cases / sizeof cases[0]));
+    suite_add_tcase(s, tc);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
