@@ -67,7 +67,6 @@ static const legal legals[] = {
     {"flattened", "fuse(i_0, j_1) -> f; split(f, 4); parallel(f_o); vectorize(f_i)"},
     {"flattened", "fuse(i_0, j_1) -> f; split(f, 4); split(f_o, 2); parallel(f_o_o)"},
     {"transposed", "fuse(i_0, j_1) -> f; split(f, 8); parallel(f_o); vectorize(f_i)"},
-    {"flattened", "tile(i_0, j_1, 2, 3); parallel(i_0_o); parallel(j_1_o); vectorize(j_1_i)"},
     {"gather", "parallel(i_0); vectorize(j_2)"},
     {"gather", "split(j_2, 4); vectorize(j_2_i); split(i_0, 2); parallel(i_0_o)"},
     {"gather", "cache_read(in0, i_0)"},
@@ -284,6 +283,65 @@ START_TEST(illegal_schedules_are_refused) {
 }
 END_TEST
 
+/* ---- calls ------------------------------------------------------------------------------------------------------------------ */
+
+/* The calls are the steps of the text. */
+START_TEST(calls_do_what_the_text_does) {
+    mlsi_nest before, n;
+    nc_build(&before, inside->alloc, "matmul_i32");
+    nc_build(&n, inside->alloc, "matmul_i32");
+    OK(mlsi_schedule_split(&n, "i_0", 4, "a", "b"));
+    OK(mlsi_schedule_reorder(&n, 2, (const char *const[]){"b", "a"}));
+    OK(mlsi_schedule_reorder(&n, 2, (const char *const[]){"a", "b"}));
+    OK(mlsi_schedule_fuse(&n, "a", "b", "c"));
+    OK(mlsi_schedule_tile(&n, "c", "j_1", 2, 4, (const char *const[]){"d", "e", "f", "g"}));
+    OK(mlsi_schedule_cache_read(&n, "in0", "e", "left"));
+    OK(mlsi_schedule_cache_write(&n, "out0", "e", "out"));
+    OK(mlsi_schedule_split(&n, "k_2", 8, "k", "l"));
+    OK(mlsi_schedule_rfactor(&n, "k"));
+    OK(mlsi_schedule_vectorize(&n, "l"));
+    OK(mlsi_schedule_unroll(&n, "g"));
+    OK(mlsi_schedule_parallel(&n, "d"));
+    compare(&before, &n, "calls", 0, NC_BINDINGS);
+    expect(mlsi_schedule_reorder(&n, 9, NULL), MLSYS_E_ARG, "reorder: 9 loops, at most 8");
+    expect(mlsi_schedule_step(&n, &(mlsi_step){.primitive = (mlsi_primitive)99}), MLSYS_E_ARG,
+           "primitive 99");
+    mlsi_nest_free(&n);
+    nc_build(&n, inside->alloc, "matmul_i32");
+    OK(mlsi_schedule_tensorize(&n, "i_0", "j_1", "k_2", "tile"));
+    compare(&before, &n, "tensorize", 0, NC_BINDINGS);
+    mlsi_nest_free(&n);
+    mlsi_nest_free(&before);
+    nc_build(&before, inside->alloc, "stencil");
+    nc_build(&n, inside->alloc, "stencil");
+    OK(mlsi_schedule_compute_at(&n, "t_2", "i_2"));
+    OK(mlsi_schedule_bind(&n, "i_2", "grid"));
+    compare(&before, &n, "calls", 0, NC_BINDINGS);
+    mlsi_nest_free(&n);
+    mlsi_nest_free(&before);
+}
+END_TEST
+
+START_TEST(text_reads_back) {
+    mlsi_schedule s;
+    mlsi_text t;
+    mlsi_schedule_init(&s, inside->alloc);
+    OK(mlsi_schedule_parse(&s, "# a comment\n split( i ,64 )->a,b;; reorder(b,a) # and one\n;\n"
+                               "fuse(b, a); tile(x, y, 2, 3); cache_read(in0, b_a);"
+                               "tensorize(x_i, y_i, k)"));
+    mlsi_text_init(&t, inside->alloc);
+    mlsi_schedule_print(&s, &t);
+    ck_assert_str_eq(t.data, "split(i, 64) -> a, b;\nreorder(b, a);\nfuse(b, a) -> b_a;\n"
+                             "tile(x, y, 2, 3) -> x_o, y_o, x_i, y_i;\n"
+                             "cache_read(in0, b_a) -> in0_tile;\n"
+                             "tensorize(x_i, y_i, k) -> x_i_y_i_tile;\n");
+    mlsi_text_free(&t);
+    expect(mlsi_schedule_parse(&s, "vectorize(a); split(b"), MLSYS_E_ARG, "an argument is missing");
+    ck_assert_int_eq(s.n, 6); /* what was there */
+    mlsi_schedule_free(&s);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("schedule");
     TCase *c = tcase_create("legal");
@@ -294,6 +352,11 @@ int main(void) {
     c = tcase_create("illegal");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, illegal_schedules_are_refused, 0, N_ILLEGAL);
+    suite_add_tcase(s, c);
+    c = tcase_create("calls");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, calls_do_what_the_text_does);
+    tcase_add_test(c, text_reads_back);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

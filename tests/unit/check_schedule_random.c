@@ -312,6 +312,39 @@ START_TEST(schedules_of_functions) {
 }
 END_TEST
 
+/* ---- text that nobody wrote ------------------------------------------------------------------------------------------------------- */
+
+/* Characters changed at random: read and printed text reads back, other text is refused. */
+START_TEST(any_text_is_read_or_refused) {
+    static const char start[] = "tile(i_0, j_1, 4, 8) -> a, b, c, d; cache_read(in0, b) -> x;\n"
+                                "reorder(a, b); # c\n vectorize(d); fuse(a, b) -> e;";
+    static const char letters[] = "ab_01;,()->#\n $x";
+    test_random r = test_random_seed("text", 5);
+    int good = 0;
+    for (int i = 0; i < 20000; i++) {
+        char text[sizeof start];
+        mlsi_schedule s;
+        memcpy(text, start, sizeof start);
+        for (int64_t k = test_int(&r, 0, 3); k > 0; k--)
+            text[test_int(&r, 0, sizeof start - 2)] = letters[test_int(&r, 0, sizeof letters - 2)];
+        mlsi_schedule_init(&s, inside->alloc);
+        mlsys_status st = mlsi_schedule_parse(&s, text);
+        if (st != MLSYS_OK) expect(st, MLSYS_E_ARG, "schedule: ");
+        good += st == MLSYS_OK;
+        char *first = step_text(&s), *second;
+        mlsi_schedule_free(&s);
+        OK(mlsi_schedule_parse(&s, first));
+        second = step_text(&s);
+        ck_assert_str_eq(first, second);
+        free(first);
+        free(second);
+        mlsi_schedule_free(&s);
+    }
+    printf("  %d of 20000 texts read\n", good);
+    ck_assert(good > 1000 && good < 19000);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("schedule_random");
     TCase *c = tcase_create("random");
@@ -320,6 +353,7 @@ int main(void) {
     tcase_add_loop_test(c, random_schedules_keep_the_bits, 0, nest_sample_count);
     tcase_add_test(c, dependences_are_found);
     tcase_add_loop_test(c, schedules_of_functions, 0, N_FUNCTIONS);
+    tcase_add_test(c, any_text_is_read_or_refused);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
