@@ -337,6 +337,24 @@ MLSI_FAULT_ROW(TAPE_VIEW, "src/run/tape.c", "unit/check_tape_views",
                "a view of recorded memory counts as an unrelated constant")
 MLSI_FAULT_ROW(TAPE_WRITTEN, "src/run/exec.c", "unit/check_tape",
                "a program's writes to given outputs and donated inputs leave no trace")
+MLSI_FAULT_ROW(SCHEDULE_GUARD, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "a split whose factor does not divide the extent has no guard")
+MLSI_FAULT_ROW(SCHEDULE_LAST_TILE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "a ragged last tile is left out")
+MLSI_FAULT_ROW(SCHEDULE_SPLIT_STRIDE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "tiles of a split overlap by one")
+MLSI_FAULT_ROW(SCHEDULE_FUSE_SWAPPED, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "quotient and remainder of a fused loop change places")
+MLSI_FAULT_ROW(SCHEDULE_DEPENDENCE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "loops change places across a dependence")
+MLSI_FAULT_ROW(SCHEDULE_CACHE_CLIP, "src/ir/loop/schedule_cache.c", "unit/check_schedule",
+               "a copy of what a tile reads goes beyond the buffer")
+MLSI_FAULT_ROW(SCHEDULE_CACHE_FLUSH, "src/ir/loop/schedule_cache.c", "unit/check_schedule",
+               "what a tile wrote is not copied out")
+MLSI_FAULT_ROW(SCHEDULE_AT_CLIP, "src/ir/loop/schedule_at.c", "unit/check_schedule",
+               "a producer that moved computes beyond its buffer")
+MLSI_FAULT_ROW(SCHEDULE_LAST_RUN, "src/ir/loop/schedule_reduce.c", "unit/check_schedule",
+               "the last run of a factored reduction is taken to be full")
 MLSI_FAULT_ROW(DIM_WINDOW_LOW, "src/ir/graph/dims_floor.c", "unit/check_prove",
                "a remainder over a variable counts as less than the divisor without being >= 0")
 MLSI_FAULT_ROW(DIM_WINDOW_HIGH, "src/ir/graph/dims_floor.c", "unit/check_prove",

@@ -18,44 +18,47 @@ static mlsys_status index_of(mlsi_machine *m, int64_t code, int64_t *out) {
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-/* Linear number of the element of a buffer; subscripts out of range are errors. */
-static mlsys_status locate(mlsi_machine *m, int32_t buffer, const int64_t *index, int64_t *linear) {
+/* The element of a buffer at base + offset (NULL = 0), and whether it has been written (NULL: an input); subscripts
+ * out of range are errors. */
+mlsys_status mlsi_machine_element(mlsi_machine *m, int32_t buffer, const int64_t *base,
+                                  const int64_t *offset, char **data, uint8_t **written) {
     const mlsi_loop_buffer *b = &m->n->buffers[buffer];
     int64_t at = 0, extent, i;
     for (int d = 0; d < b->rank; d++) {
         MLSI_TRY(index_of(m, b->dims[d], &extent));
-        MLSI_TRY(index_of(m, index[d], &i));
+        MLSI_TRY(index_of(m, base[d], &i));
+        if (offset) i += offset[d];
         if (i < 0 || i >= extent)
             return mlsi_fail(MLSYS_E_STATE, "nest %s: subscript %d of %s is %lld, extent %lld",
                              m->n->name, d, b->name, (long long)i, (long long)extent);
         at = at * extent + i;
     }
-    *linear = at;
+    *data = m->buffers[buffer].data + at * mlsi_dtype_size(b->dtype);
+    *written = m->buffers[buffer].written ? m->buffers[buffer].written + at : NULL;
     return MLSYS_OK;
 }
 
-static mlsys_status load(mlsi_machine *m, const mlsi_lx *x, uint64_t *out) {
-    mlsi_machine_buffer *b = &m->buffers[x->ref];
-    int64_t at;
-    int size = mlsi_dtype_size(x->dtype);
-    MLSI_TRY(locate(m, x->ref, x->index, &at));
-    if (b->written && !b->written[at])
-        return mlsi_fail(MLSYS_E_STATE, "nest %s: element %lld of %s is read before it is written",
-                         m->n->name, (long long)at, m->n->buffers[x->ref].name);
+mlsys_status mlsi_machine_load(mlsi_machine *m, int32_t buffer, const int64_t *base,
+                               const int64_t *offset, uint64_t *out) {
+    char *data;
+    uint8_t *written;
+    MLSI_TRY(mlsi_machine_element(m, buffer, base, offset, &data, &written));
+    if (written && !*written)
+        return mlsi_fail(MLSYS_E_STATE, "nest %s: an element of %s is read before it is written",
+                         m->n->name, m->n->buffers[buffer].name);
     *out = 0;
-    memcpy(out, b->data + at * size, (size_t)size);
+    memcpy(out, data, (size_t)mlsi_dtype_size(m->n->buffers[buffer].dtype));
     return MLSYS_OK;
 }
 
 static mlsys_status store(mlsi_machine *m, const mlsi_ls *s) {
-    mlsi_machine_buffer *b = &m->buffers[s->ref];
-    int size = mlsi_dtype_size(m->n->buffers[s->ref].dtype);
     uint64_t bits;
-    int64_t at;
+    char *data;
+    uint8_t *written;
     MLSI_TRY(eval(m, s->value, &bits));
-    MLSI_TRY(locate(m, s->ref, s->index, &at));
-    memcpy(b->data + at * size, &bits, (size_t)size);
-    if (b->written) b->written[at] = 1;
+    MLSI_TRY(mlsi_machine_element(m, s->ref, s->index, NULL, &data, &written));
+    memcpy(data, &bits, (size_t)mlsi_dtype_size(m->n->buffers[s->ref].dtype));
+    if (written) *written = 1;
     return MLSYS_OK;
 }
 
@@ -159,7 +162,7 @@ static mlsys_status eval(mlsi_machine *m, int32_t expr, uint64_t *out) {
     switch (x->kind) {
     case MLSI_LX_CONST: return *out = x->bits, MLSYS_OK;
     case MLSI_LX_INDEX: MLSI_TRY(index_of(m, x->index[0], &i)); return *out = (uint64_t)i, MLSYS_OK;
-    case MLSI_LX_LOAD: return load(m, x, out);
+    case MLSI_LX_LOAD: return mlsi_machine_load(m, x->ref, x->index, NULL, out);
     case MLSI_LX_OP: return eval_op(m, x, out);
     case MLSI_LX_LET: return *out = m->lets[x->ref], MLSYS_OK;
     case MLSI_LX_ACC: return mlsi_machine_acc_value(m, x->ref, out);
@@ -259,10 +262,9 @@ static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     case MLSI_LS_BIND: return run_bind(m, s);
     case MLSI_LS_BARRIER:
     case MLSI_LS_WAIT: return MLSYS_OK; /* one iteration after the other: all has been done */
-    case MLSI_LS_MMA: break;
+    case MLSI_LS_MMA: return mlsi_machine_mma(m, s);
     }
-    return mlsi_fail(MLSYS_E_UNSUPPORTED, "nest %s: the interpreter has no matrix units",
-                     m->n->name);
+    return mlsi_fail(MLSYS_E_INTERNAL, "nest %s: statement kind %d", m->n->name, (int)s->kind);
 }
 
 static mlsys_status run_body(mlsi_machine *m, int32_t first) {
