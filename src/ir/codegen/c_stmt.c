@@ -33,7 +33,9 @@ static void begin_acc(mlsi_c_writer *w, const mlsi_ls *s) {
     if (a->kind == MLSI_ACC_DOT && a->init >= 0)
         mlsi_c_value(w, a->init);
     else if (a->kind == MLSI_ACC_DOT)
-        mlsi_text_add(w->out, w->acc_is_vector[s->ref] ? "vf_set1(-0.0f)" : mlsi_dtype_is_float(a->dtype) ? "-0.0" : "0");
+        mlsi_text_add(w->out, w->acc_is_vector[s->ref]        ? "vf_set1(-0.0f)"
+                              : mlsi_dtype_is_float(a->dtype) ? "-0.0"
+                                                              : "0");
     mlsi_text_add(w->out, ");\n");
 }
 

@@ -103,7 +103,9 @@ static void sum_floats(const mlsi_acc *acc, const mlsi_machine_acc *s, uint64_t 
     mlsi_view y = {.data = out, .dtype = acc->dtype};
     *out = 0;
     mlsi_ref_set_f(&y, 0,
-                   acc->kind == MLSI_ACC_DOT    ? mlsi_ref_dot(f64, s->init_known ? mlsi_ref_get_f(&init, 0) : -0.0, s->count, factors, &q)
+                   acc->kind == MLSI_ACC_DOT
+                       ? mlsi_ref_dot(f64, s->init_known ? mlsi_ref_get_f(&init, 0) : -0.0,
+                                      s->count, factors, &q)
                    : acc->kind == MLSI_ACC_PROD ? mlsi_ref_product(f64, s->count, term, &q)
                                                 : mlsi_ref_sum(f64, s->count, term, &q));
 }

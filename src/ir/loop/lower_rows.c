@@ -47,7 +47,8 @@ int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int6
         mlsi_lower_refuse(d, "no loops for these operands of ", mlsi_op_name(node->op));
         return -1;
     }
-    int32_t addend = r.addend ? mlsi_nest_cast(d->n, mlsi_lower_operand(&l, r.addend, index), r.dtype) : -1;
+    int32_t addend =
+        r.addend ? mlsi_nest_cast(d->n, mlsi_lower_operand(&l, r.addend, index), r.dtype) : -1;
     int32_t acc = mlsi_nest_acc(d->n, r.kind, r.dtype, product(d->n, r.rank, r.extents));
     if (acc >= 0) d->n->accs[acc].init = addend;
     for (int i = 0; i < r.rank; i++)

@@ -159,8 +159,7 @@ static bool open_meeting(meeting *m) {
     for (int32_t *i = list; list && *i >= 0 && w->status == MLSYS_OK; i++) {
         if (w->stmts[*i].kind != MLSI_LS_FOR && w->stmts[*i].kind != MLSI_LS_BIND) continue;
         const mlsi_loop_var v = w->vars[w->stmts[*i].var];
-        if (v.symbol >= 0)
-            add_varying(m, *i, -1, v.symbol, v.code, v.extent);
+        if (v.symbol >= 0) add_varying(m, *i, -1, v.symbol, v.code, v.extent);
     }
     mlsi_mem_free(w->alloc, list);
     return w->status == MLSYS_OK;
@@ -181,9 +180,8 @@ static bool hide_quotient(mlsi_nest *w, void *user, int32_t atom, int64_t *out) 
     int i = 0;
     while (i < m->vars.n && (m->stmt[i] >= 0 || m->atom[i] != atom))
         i++;
-    if (i == m->vars.n &&
-        (!new_variable(w, "quotient", i, extent, &symbol, &code) ||
-         !add_varying(m, -1, atom, symbol, code, extent)))
+    if (i == m->vars.n && (!new_variable(w, "quotient", i, extent, &symbol, &code) ||
+                           !add_varying(m, -1, atom, symbol, code, extent)))
         return false;
     int64_t start = lo < 0 ? -lo : lo;
     return mlsi_index_op(w, lo < 0 ? '-' : '+', m->vars.code[i], start, out);
@@ -298,8 +296,8 @@ static void find_guards(meeting *m, int side, const mlsi_access *a) {
         if (w->stmts[s].kind != MLSI_LS_IF || w->stmts[s].value >= 0) continue;
         bool ok = true;
         for (int k = 0; k < 3; k++)
-            ok = ok && mlsi_index_map(w, w->stmts[s].index[k], hide_quotient, m,
-                                      &m->guards[side][n][k]);
+            ok = ok &&
+                 mlsi_index_map(w, w->stmts[s].index[k], hide_quotient, m, &m->guards[side][n][k]);
         n += ok;
     }
     m->n_guards[side] = n;

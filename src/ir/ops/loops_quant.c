@@ -196,7 +196,10 @@ int32_t mlsi_loops_dequantize(mlsi_lower *l, int result, const int64_t *index) {
 
 bool mlsi_loops_quant_space(mlsi_lower *l, mlsi_reduction *r) {
     const mlsi_attr_quant_matmul *a = l->attrs;
-    *r = (mlsi_reduction){MLSI_ACC_DOT, MLSYS_F32, 1, {mlsi_lower_in(l, 1)->dims[1]}};
+    *r = (mlsi_reduction){.kind = MLSI_ACC_DOT,
+                          .dtype = MLSYS_F32,
+                          .rank = 1,
+                          .extents = {mlsi_lower_in(l, 1)->dims[1]}};
     return a->act == MLSI_ACT_F32;
 }
 
