@@ -226,9 +226,10 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, int32_t env, int depth
     int64_t count = mlsi_nx_subst(k, a.count, codes);
     int64_t position = mlsi_nx_position(k, depth, count);
     const mlsi_ls s = *stmt(k, add);
+    int32_t init = a.init >= 0 ? eval(k, a.init, open, env, depth) : -1;
     if (count == 0 && never_runs(k, add)) {
         mlsi_mem_free(k->n->alloc, codes);
-        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1);
+        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
     }
     if (k->order[open] > k->order[add] || !encloses(k, k->parent[open], add) ||
         !maps_onto(k, open, add, 1, s.index, &a.count, &position, codes))
@@ -238,7 +239,7 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, int32_t env, int depth
     if (inner < 0) return -1;
     terms[0] = eval(k, s.value, add, inner, depth + 1);
     if (s.value2 >= 0) terms[1] = eval(k, s.value2, add, inner, depth + 1);
-    return mlsi_nx_reduce(k, a.kind, a.dtype, count, terms[0], terms[1]);
+    return mlsi_nx_reduce(k, a.kind, a.dtype, count, terms[0], terms[1], init);
 }
 
 /* The element of LOCAL memory is the one that the store gave it, which ran before. */

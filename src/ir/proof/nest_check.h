@@ -59,7 +59,7 @@ int32_t mlsi_nx_cast(mlsi_nest_check *k, int32_t x, mlsys_dtype dtype);
 int32_t mlsi_nx_index(mlsi_nest_check *k, int64_t index);
 int32_t mlsi_nx_guard(mlsi_nest_check *k, const int64_t range[3], int32_t then, int32_t other);
 int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
-                       int32_t term, int32_t second);
+                       int32_t term, int32_t second, int32_t init);
 /* The memo of words; *found = its answer or -1. */
 int32_t mlsi_nx_memo(mlsi_nest_check *k, const int64_t *words, int n, int32_t *found);
 void mlsi_nx_answer(mlsi_nest_check *k, int32_t memo, int32_t x);
