@@ -337,3 +337,21 @@ MLSI_FAULT_ROW(LOOPS_ROW_AXES, "src/ir/loop/lower_rows.c", "conformance/check_lo
                "an axis that a reduction took away counts as one of its rows")
 MLSI_FAULT_ROW(LOOPS_EXTENT, "src/ir/loop/build.c", "conformance/check_loops",
                "a division by a variable's extent counts as exact whatever is divided")
+MLSI_FAULT_ROW(LOOPS_SCAN_CHAIN, "src/ir/ops/loops_scan.c", "conformance/check_loops",
+               "a running chain goes on over the ends of its segments")
+MLSI_FAULT_ROW(LOOPS_PAD_HIGH, "src/ir/ops/loops_movement.c", "conformance/check_loops",
+               "cells behind an axis that has none before it are read from x")
+MLSI_FAULT_ROW(LOOPS_CONCAT_END, "src/ir/ops/loops_movement.c", "conformance/check_loops",
+               "the first operand of a concat also takes what the second has")
+MLSI_FAULT_ROW(LOOPS_CONV_PHASE, "src/ir/ops/loops_window.c", "conformance/check_loops",
+               "a transposed convolution meets x also between its strides")
+MLSI_FAULT_ROW(LOOPS_POOL_COUNT, "src/ir/ops/loops_window.c", "conformance/check_loops",
+               "cells of the padding behind x count in the divisor of an average")
+MLSI_FAULT_ROW(LOOPS_ARGMIN, "src/ir/ops/loops_reduce.c", "conformance/check_loops",
+               "argmin finds the greatest")
+MLSI_FAULT_ROW(LOOPS_BIND_WRAP, "src/ir/loop/interp.c", "conformance/check_loops",
+               "a negative index counts as the first row instead of from the end")
+MLSI_FAULT_ROW(LOOPS_POSITION, "src/ir/loop/lower_rows.c", "conformance/check_loops",
+               "terms of two reduced axes are numbered with the first one innermost")
+MLSI_FAULT_ROW(LOOPS_COUNT, "src/ir/loop/lower_func.c", "conformance/check_loops",
+               "a symbolic count is one too many")

@@ -3,6 +3,7 @@
 #include "ir/loop/interp.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "core/rng.h"
 #include "ir/ops/op_def.h"
 
@@ -207,7 +208,7 @@ static mlsys_status run_bind(mlsi_machine *m, const mlsi_ls *s) {
     int64_t value = (int64_t)bits;
     if (s->clamp && extent > 0) value = value < 0 ? 0 : value >= extent ? extent - 1 : value;
     if (value >= extent || value < (s->wrap ? -extent : 0)) return refuse_bind(m, s, value, extent);
-    if (value < 0) value += extent;
+    if (value < 0) value = mlsi_fault(MLSI_FAULT_LOOPS_BIND_WRAP) ? 0 : value + extent;
     if (v->symbol >= 0) m->binding[v->symbol] = value;
     return MLSYS_OK;
 }

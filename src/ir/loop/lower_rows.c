@@ -30,6 +30,8 @@ static int64_t product(mlsi_nest *n, int rank, const int64_t *extents) {
 /* Row-major number of k in the space. */
 static int64_t position(mlsi_nest *n, const mlsi_reduction *r, const int64_t *k) {
     int64_t p = 0;
+    if (mlsi_fault(MLSI_FAULT_LOOPS_POSITION) && r->rank == 2)
+        return mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', k[1], r->extents[0]), k[0]);
     for (int i = 0; i < r->rank; i++)
         p = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', p, r->extents[i]), k[i]);
     return p;
