@@ -353,3 +353,13 @@ MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a guarded map counts as onto though its loops end before the bound")
 MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a condition that cuts iterations away is overlooked")
+MLSI_FAULT_ROW(FUSE_ARGUMENT, "src/ir/passes/fuse.c", "unit/check_proof",
+               "a fused function gets its first argument for all of them")
+MLSI_FAULT_ROW(FUSE_RESULT, "src/ir/passes/fuse.c", "unit/check_proof",
+               "every result of a fused function is its first one")
+MLSI_FAULT_ROW(LOWER_POSITION, "src/ir/loop/lower_rows.c", "unit/check_proof_nests",
+               "terms of a reduction over several axes are numbered column by column")
+MLSI_FAULT_ROW(LOWER_GUARD, "src/ir/loop/lower_rows.c", "unit/check_proof_nests",
+               "a tiled row begins at its second element")
+MLSI_FAULT_ROW(LOWER_HELD, "src/ir/loop/lower_element.c", "unit/check_proof_nests",
+               "an element is taken for another one of its row that is held already")

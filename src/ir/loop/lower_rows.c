@@ -1,4 +1,5 @@
 /* Row by row: loops over what all outputs share, reductions once a row, then the outputs' own loops. */
+#include "core/faults.h"
 #include "ir/loop/lowering.h"
 
 #include <string.h>
@@ -28,8 +29,10 @@ static int64_t product(mlsi_nest *n, int rank, const int64_t *extents) {
 /* Row-major number of k in the space. */
 static int64_t position(mlsi_nest *n, const mlsi_reduction *r, const int64_t *k) {
     int64_t p = 0;
-    for (int i = 0; i < r->rank; i++)
+    for (int j = 0; j < r->rank; j++) {
+        int i = mlsi_fault(MLSI_FAULT_LOWER_POSITION) ? r->rank - 1 - j : j;
         p = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', p, r->extents[i]), k[i]);
+    }
     return p;
 }
 
@@ -70,7 +73,7 @@ static int64_t tiled_loop(mlsi_lowering *d, int64_t extent, int *opened) {
     int64_t tile = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "tile", tiles);
     int64_t within = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "i", TILE);
     int64_t index = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', tile, TILE), within);
-    mlsi_nest_if_range(n, 0, index, extent);
+    mlsi_nest_if_range(n, mlsi_fault(MLSI_FAULT_LOWER_GUARD) ? 1 : 0, index, extent);
     *opened += 3;
     return index;
 }
@@ -96,8 +99,8 @@ static bool same_inner(const mlsi_lowering *d, const mlsi_type *a, const mlsi_ty
     int64_t x[MLSYS_MAX_DIMS], y[MLSYS_MAX_DIMS];
     mlsi_lower_split(d, a->rank, a->dims, x);
     mlsi_lower_split(d, b->rank, b->dims, y);
-    return a->rank == b->rank && !memcmp(x + d->row_rank, y + d->row_rank,
-                                         sizeof x[0] * (size_t)(a->rank - d->row_rank));
+    return a->rank == b->rank &&
+           !memcmp(x + d->row_rank, y + d->row_rank, sizeof x[0] * (size_t)(a->rank - d->row_rank));
 }
 
 /* Are these the row loops' axes and others? */
