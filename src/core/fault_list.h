@@ -77,6 +77,8 @@ MLSI_FAULT_ROW(OPS_SUM_LANES, "src/ir/ops/scalar.c", "unit/check_ops_values",
                "the canonical sum runs in one lane")
 MLSI_FAULT_ROW(OPS_DOT_TAIL, "src/ir/ops/scalar.c", "unit/check_ops_values",
                "a last segment of one product is dropped")
+MLSI_FAULT_ROW(OPS_ADDEND_LAST, "src/ir/ops/scalar.c", "unit/check_accumulation",
+               "an addend is added behind the segments")
 MLSI_FAULT_ROW(OPS_SCAN_CHAIN, "src/ir/ops/scan.c", "unit/check_ops_values",
                "a scan is one chain instead of segments of 64")
 MLSI_FAULT_ROW(OPS_MAX_DROPS_NAN, "src/ir/ops/reference.h", "unit/check_ops_values",
@@ -251,6 +253,8 @@ MLSI_FAULT_ROW(IR_ESCAPE, "src/ir/graph/print.c", "fuzz/replay_ir",
                "quotes in names are printed as they are")
 MLSI_FAULT_ROW(IR_TYPES, "src/ir/graph/parse.c", "unit/check_graph_text",
                "the types written in IR text are not compared with the op's")
+MLSI_FAULT_ROW(ADJOINT_FILTER_SHIFT, "src/ir/ops/gradient_window.c", "unit/check_symbolic_windows",
+               "a filter's adjoint over a symbolic extent reads x one cell off")
 MLSI_FAULT_ROW(ADJOINT_OVERWRITE, "src/autodiff/reverse.c", "conformance/check_gradients",
                "the adjoint of a value with several uses is the last one, not the sum")
 MLSI_FAULT_ROW(ADJOINT_ORDER, "src/autodiff/reverse.c", "conformance/check_gradients",
@@ -279,6 +283,8 @@ MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/model/file_write.c", "unit/check_model_save",
                "what was written before a failure is left beside the old file")
 MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer_bits",
                "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_SUM_APART, "src/train/sums.c", "unit/check_accumulation",
+               "each call's gradients are made apart and then added")
 MLSI_FAULT_ROW(TRAIN_SUM_STALE, "src/train/step_graph.c", "unit/check_trainer_bits",
                "sums of gradients are not begun anew after an update")
 MLSI_FAULT_ROW(TRAIN_NO_MEAN, "src/train/update.c", "unit/check_trainer_bits",
@@ -331,6 +337,24 @@ MLSI_FAULT_ROW(TAPE_VIEW, "src/run/tape.c", "unit/check_tape_views",
                "a view of recorded memory counts as an unrelated constant")
 MLSI_FAULT_ROW(TAPE_WRITTEN, "src/run/exec.c", "unit/check_tape",
                "a program's writes to given outputs and donated inputs leave no trace")
+MLSI_FAULT_ROW(SCHEDULE_GUARD, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "a split whose factor does not divide the extent has no guard")
+MLSI_FAULT_ROW(SCHEDULE_LAST_TILE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "a ragged last tile is left out")
+MLSI_FAULT_ROW(SCHEDULE_SPLIT_STRIDE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "tiles of a split overlap by one")
+MLSI_FAULT_ROW(SCHEDULE_FUSE_SWAPPED, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "quotient and remainder of a fused loop change places")
+MLSI_FAULT_ROW(SCHEDULE_DEPENDENCE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
+               "loops change places across a dependence")
+MLSI_FAULT_ROW(SCHEDULE_CACHE_CLIP, "src/ir/loop/schedule_cache.c", "unit/check_schedule",
+               "a copy of what a tile reads goes beyond the buffer")
+MLSI_FAULT_ROW(SCHEDULE_CACHE_FLUSH, "src/ir/loop/schedule_cache.c", "unit/check_schedule",
+               "what a tile wrote is not copied out")
+MLSI_FAULT_ROW(SCHEDULE_AT_CLIP, "src/ir/loop/schedule_at.c", "unit/check_schedule",
+               "a producer that moved computes beyond its buffer")
+MLSI_FAULT_ROW(SCHEDULE_LAST_RUN, "src/ir/loop/schedule_reduce.c", "unit/check_schedule",
+               "the last run of a factored reduction is taken to be full")
 MLSI_FAULT_ROW(DIM_WINDOW_LOW, "src/ir/graph/dims_floor.c", "unit/check_prove",
                "a remainder over a variable counts as less than the divisor without being >= 0")
 MLSI_FAULT_ROW(DIM_WINDOW_HIGH, "src/ir/graph/dims_floor.c", "unit/check_prove",
@@ -353,12 +377,52 @@ MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a guarded map counts as onto though its loops end before the bound")
 MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a condition that cuts iterations away is overlooked")
+MLSI_FAULT_ROW(LOOPS_SORT_TIES, "src/ir/ops/loops_order.c", "conformance/check_loops",
+               "of equal elements the later one comes first")
+MLSI_FAULT_ROW(LOOPS_SCATTER_FORGETS, "src/ir/ops/loops_scatter.c", "conformance/check_loops",
+               "an update meets x, not what earlier updates made of it")
+MLSI_FAULT_ROW(LOOPS_WINDOW, "src/ir/ops/loops_attention.c", "conformance/check_loops",
+               "a window of keys is one key wider")
+MLSI_FAULT_ROW(LOOPS_RESCALE, "src/ir/ops/loops_attention.c", "conformance/check_loops",
+               "a greater maximum does not scale what was summed before")
+MLSI_FAULT_ROW(LOOPS_HIDDEN_KEY, "src/ir/ops/loops_attention.c", "conformance/check_loop_values",
+               "an invisible key turns a sum of -0 into +0")
+MLSI_FAULT_ROW(LOOPS_BEHIND_KV_LEN, "src/ir/ops/loops_attention_grad.c",
+               "conformance/check_loop_values", "keys behind kv_len reach dq")
+MLSI_FAULT_ROW(LOOPS_GROUP_BITS, "src/ir/ops/loops_quant.c", "conformance/check_loops",
+               "the top bits of the minimum in q4_k and q5_k are those of the scale")
+MLSI_FAULT_ROW(LOOPS_INT8_MINIMUM, "src/ir/ops/loops_quant_int8.c", "conformance/check_loops",
+               "the integer factor of the minimum is left out")
+MLSI_FAULT_ROW(LOOPS_POOL_FIRST, "src/ir/ops/loops_pool_grad.c", "conformance/check_loops",
+               "every cell that equals the maximum gets the adjoint")
+MLSI_FAULT_ROW(LOOPS_POOL_ZERO, "src/ir/ops/loops_pool_grad.c", "conformance/check_loop_values",
+               "a sum of shares of -0 begins at +0")
+MLSI_FAULT_ROW(LOOPS_ROW_AXES, "src/ir/loop/lower_rows.c", "conformance/check_loops",
+               "an axis that a reduction took away counts as one of its rows")
+MLSI_FAULT_ROW(LOOPS_EXTENT, "src/ir/loop/build.c", "conformance/check_loops",
+               "a division by a variable's extent counts as exact whatever is divided")
+MLSI_FAULT_ROW(LOOPS_SCAN_CHAIN, "src/ir/ops/loops_scan.c", "conformance/check_loops",
+               "a running chain goes on over the ends of its segments")
+MLSI_FAULT_ROW(LOOPS_PAD_HIGH, "src/ir/ops/loops_movement.c", "conformance/check_loops",
+               "cells behind an axis that has none before it are read from x")
+MLSI_FAULT_ROW(LOOPS_CONCAT_END, "src/ir/ops/loops_movement.c", "conformance/check_loops",
+               "the first operand of a concat also takes what the second has")
+MLSI_FAULT_ROW(LOOPS_CONV_PHASE, "src/ir/ops/loops_window.c", "conformance/check_loops",
+               "a transposed convolution meets x also between its strides")
+MLSI_FAULT_ROW(LOOPS_POOL_COUNT, "src/ir/ops/loops_window.c", "conformance/check_loops",
+               "cells of the padding behind x count in the divisor of an average")
+MLSI_FAULT_ROW(LOOPS_ARGMIN, "src/ir/ops/loops_reduce.c", "conformance/check_loops",
+               "argmin finds the greatest")
+MLSI_FAULT_ROW(LOOPS_BIND_WRAP, "src/ir/loop/interp.c", "conformance/check_loops",
+               "a negative index counts as the first row instead of from the end")
+MLSI_FAULT_ROW(LOOPS_POSITION, "src/ir/loop/lower_rows.c", "conformance/check_loops",
+               "terms of two reduced axes are numbered with the first one innermost")
+MLSI_FAULT_ROW(LOOPS_COUNT, "src/ir/loop/lower_func.c", "conformance/check_loops",
+               "a symbolic count is one too many")
 MLSI_FAULT_ROW(FUSE_ARGUMENT, "src/ir/passes/fuse.c", "unit/check_proof",
                "a fused function gets its first argument for all of them")
 MLSI_FAULT_ROW(FUSE_RESULT, "src/ir/passes/fuse.c", "unit/check_proof",
                "every result of a fused function is its first one")
-MLSI_FAULT_ROW(LOWER_POSITION, "src/ir/loop/lower_rows.c", "unit/check_proof_nests",
-               "terms of a reduction over several axes are numbered column by column")
 MLSI_FAULT_ROW(LOWER_GUARD, "src/ir/loop/lower_rows.c", "unit/check_proof_nests",
                "a tiled row begins at its second element")
 MLSI_FAULT_ROW(LOWER_HELD, "src/ir/loop/lower_element.c", "unit/check_proof_nests",

@@ -376,24 +376,27 @@ ML_LANE_TREE(ml_lprod, ml_prod_f32, vf_mul, 1.0f)
 
 /* ---- products along K: segments of 256, each a chain of fma ------------------------------------------------------- */
 
+/* total begins as what is given: -0, to which every sum is itself, where there is nothing. */
 #define ML_CHAIN(name, T, set, op, mul_add)                                                        \
     typedef struct name {                                                                          \
         T total, part;                                                                             \
         int64_t k;                                                                                 \
     } name;                                                                                        \
-    ML_FN void name##_begin(name *s) {                                                             \
-        s->total = s->part = set(0);                                                               \
+    ML_FN void name##_begin(name *s, T init) {                                                     \
+        s->total = init;                                                                           \
+        s->part = set(0);                                                                          \
         s->k = 0;                                                                                  \
     }                                                                                              \
     ML_FN void name##_add(name *s, T a, T b) {                                                     \
-        if (s->k && !(s->k & 255)) {                                                               \
-            s->total = s->k == 256 ? s->part : op(s->total, s->part);                              \
+        if (s->k == 256) {                                                                         \
+            s->total = op(s->total, s->part);                                                      \
             s->part = set(0);                                                                      \
+            s->k = 0;                                                                              \
         }                                                                                          \
         s->part = mul_add(a, b, s->part);                                                          \
         s->k++;                                                                                    \
     }                                                                                              \
-    ML_FN T name##_end(name *s) { return s->k <= 256 ? s->part : op(s->total, s->part); }
+    ML_FN T name##_end(name *s) { return op(s->total, s->part); }
 ML_CHAIN(ml_dot_f32, float, ML_SAME, ML_ADD, __builtin_fmaf)
 ML_CHAIN(ml_dot_f64, double, ML_SAME, ML_ADD, __builtin_fma)
 ML_CHAIN(ml_vdot, VF, vf_set1, vf_add, vf_fma)
@@ -424,7 +427,7 @@ ML_FOLD(ml_vmin, VF, vf_minimum, vf_set1(__builtin_inff()))
 typedef struct ml_dot_int {
     int64_t x;
 } ml_dot_int;
-ML_FN void ml_dot_int_begin(ml_dot_int *s) { s->x = 0; }
+ML_FN void ml_dot_int_begin(ml_dot_int *s, int64_t init) { s->x = init; }
 ML_FN void ml_dot_int_add(ml_dot_int *s, int64_t a, int64_t b) {
     s->x = ml_iadd(s->x, ml_imul(a, b));
 }

@@ -24,7 +24,8 @@ static void kernel_name(int32_t func, char *name, size_t size) {
     snprintf(name, size, "mlsi_k%d", (int)func);
 }
 
-/* Loops and text; a refusal leaves the function to its steps. */
+/* Loops, their proof where one is asked for, and text; a refusal leaves the function to its steps: what is not proved is not
+ * used, and the proof knows less than is true. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
     mlsi_generated *k = &p->generated[func];
     char name[32];
@@ -37,7 +38,7 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
     if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
-    mlsys_status proved = st == MLSYS_OK ? mlsi_prove_nest(p, flat, &k->nest) : MLSYS_OK;
+    if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &k->nest);
     f = &p->graph.funcs[func]; /* the proof may have moved them */
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
     if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &own);
@@ -45,14 +46,14 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     if (st == MLSYS_OK) {
         mlsi_text_add(text, "%s\n", own.data);
     } else {
-        mlsi_log(p->graph.ctx, MLSYS_LOG_INFO, "compile", "%s is not one kernel: %s", f->name,
-                 mlsys_last_error());
+        mlsi_log(p->graph.ctx, st == MLSYS_E_INTERNAL ? MLSYS_LOG_WARN : MLSYS_LOG_INFO, "compile",
+                 "%s is not one kernel: %s", f->name, mlsys_last_error());
         mlsi_nest_free(&k->nest);
         k->made = false;
     }
     mlsi_text_free(&own);
     mlsi_graph_truncate(&p->graph, n_funcs);
-    return st == MLSYS_E_NOMEM ? st : proved;
+    return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
 }
 
 static void bind_functions(mlsi_program *p) {

@@ -199,33 +199,6 @@ START_TEST(windows_side_by_side) {
 }
 END_TEST
 
-/* ---- refusals ------------------------------------------------------------------------------ */
-
-static const struct {
-    const char *text, *sentence;
-} refused[] = {
-    {"  %0 = input \"x\" : f32[1,2,L]\n  %1 = input \"w\" : f32[3,2,2]\n"
-     "  %2 = conv(%0, %1) : f32[1,3,L - 1]\n",
-     "conv: gradient over symbolic extent L of axis 2"},
-    {"  %0 = input \"x\" : f32[1,2,5,L]\n  %1 = input \"w\" : f32[3,2,2,2]\n"
-     "  %2 = conv(%0, %1) : f32[1,3,4,L - 1]\n",
-     "conv: gradient over symbolic extent L of axis 3"},
-    {"  %0 = input \"x\" : f32[1,2,L]\n  %1 = pool(%0) {kernel=[2]} : f32[1,2,L - 1]\n",
-     "pool: gradient over symbolic extent L of axis 2"},
-};
-
-START_TEST(symbolic_extents_are_refused) {
-    mlsys_graph handle;
-    char body[600];
-    snprintf(body, sizeof body, "%s  output \"\" %%0\n", refused[_i].text);
-    mlsi_graph *g = parse(body, &handle);
-    int32_t y = (int32_t)g->funcs[0].n_values - 1, x = 0, dx;
-    pc_expect(mlsi_gradient(g, 0, 1, &y, NULL, 1, &x, &dx), MLSYS_E_UNSUPPORTED,
-              refused[_i].sentence);
-    done(handle, g);
-}
-END_TEST
-
 /* ---- weights in a format ------------------------------------------------------------------- */
 
 /* A block of q8_0: d as f16, then 32 int8. */
@@ -287,8 +260,6 @@ int main(void) {
     tcase_add_loop_test(tc, rules_read_no_operand_behind_the_last, 0,
                         (int)(sizeof optional / sizeof optional[0]));
     tcase_add_loop_test(tc, windows_side_by_side, 0, (int)(sizeof pools / sizeof pools[0]));
-    tcase_add_loop_test(tc, symbolic_extents_are_refused, 0,
-                        (int)(sizeof refused / sizeof refused[0]));
     tcase_add_loop_test(tc, quant_matmul_goes_back_through_the_decoded_weights, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

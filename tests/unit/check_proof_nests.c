@@ -411,10 +411,16 @@ END_TEST
 /* ---- planted miscompiles ------------------------------------------------------------------------------------ */
 
 #if defined(MLSI_FAULTS) && MLSI_FAULTS
-static const int planted[] = {MLSI_FAULT_LOWER_POSITION, MLSI_FAULT_LOWER_GUARD,
-                              MLSI_FAULT_LOWER_HELD};
+static const struct {
+    int fault;
+    const char *op; /* its rows bite; NULL: the groups */
+} planted[] = {{MLSI_FAULT_LOOPS_POSITION, NULL},       {MLSI_FAULT_LOWER_GUARD, NULL},
+               {MLSI_FAULT_LOWER_HELD, NULL},           {MLSI_FAULT_LOOPS_PAD_HIGH, "pad"},
+               {MLSI_FAULT_LOOPS_CONCAT_END, "concat"}, {MLSI_FAULT_LOOPS_ARGMIN, "argmin"},
+               {MLSI_FAULT_LOOPS_COUNT, "layer_norm"}};
+enum { N_PLANTED = (int)(sizeof planted / sizeof planted[0]) };
 
-START_TEST(planted_lowerings_are_refused) {
+static int refused_groups(int fault) {
     int refused = 0;
     for (int i = 0; i < N_GROUPS; i++) {
         group_case c;
@@ -422,7 +428,7 @@ START_TEST(planted_lowerings_are_refused) {
         open_group(i, false, &c);
         uint64_t want = outputs_of(&c);
         close_group(&c);
-        mlsi_fault_select(planted[_i]);
+        mlsi_fault_select(fault);
         open_group(i, false, &c);
         mlsi_fault_select(MLSI_FAULT_NONE);
         OK(mlsi_check_nest(&graph, 0, &c.n, &v));
@@ -430,7 +436,43 @@ START_TEST(planted_lowerings_are_refused) {
         if (v.answer == MLSI_PROVED) REQUIRE(outputs_of(&c) == want);
         close_group(&c);
     }
-    printf("fault %d: %d of %d groups refused\n", _i, refused, N_GROUPS);
+    return refused;
+}
+
+static int refused_rows(int fault, const char *op) {
+    int refused = 0;
+    mlsi_symtab tab;
+    mlsi_symtab_init(&tab, &pc.ctx->alloc);
+    op_case_symbols(&tab);
+    for (int r = 0; r < op_case_count; r++) {
+        op_variant v;
+        for (int i = 0; !strcmp(op_cases[r].op, op) && op_case_variant(&op_cases[r], i, &tab, &v);
+             i++) {
+            int32_t in[KC_OPERANDS], out[KC_OPERANDS];
+            mlsi_verdict verdict;
+            mlsi_nest n;
+            mlsi_pass_ctx p = {.g = &graph};
+            if (op_variant_symbolic(pc.ctx, &v, false, &graph, in, out) == MLSYS_OK) {
+                OK(mlsi_build_output(&graph, 0, NULL, out[0]));
+                OK(mlsi_decompose_to_loops(&p, 0));
+                mlsi_fault_select(fault);
+                mlsys_status st = mlsi_lower_func(&graph, 0, "row", &n);
+                mlsi_fault_select(MLSI_FAULT_NONE);
+                if (st == MLSYS_OK) OK(mlsi_check_nest(&graph, 0, &n, &verdict));
+                refused += st == MLSYS_OK && verdict.answer == MLSI_REFUSED;
+                mlsi_nest_free(&n);
+            }
+            mlsi_graph_free(&graph);
+        }
+    }
+    mlsi_symtab_free(&tab);
+    return refused;
+}
+
+START_TEST(planted_lowerings_are_refused) {
+    int refused = planted[_i].op ? refused_rows(planted[_i].fault, planted[_i].op)
+                                 : refused_groups(planted[_i].fault);
+    printf("fault %d: %d refused\n", _i, refused);
     ck_assert_int_gt(refused, 0);
 }
 END_TEST
@@ -446,7 +488,7 @@ int main(void) {
     tcase_add_loop_test(tc, changed_nests_are_refused, 0, 2 * N_GROUPS);
     tcase_add_loop_test(tc, nests_by_hand, 0, TWISTS);
 #if defined(MLSI_FAULTS) && MLSI_FAULTS
-    tcase_add_loop_test(tc, planted_lowerings_are_refused, 0, 3);
+    tcase_add_loop_test(tc, planted_lowerings_are_refused, 0, N_PLANTED);
 #endif
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

@@ -320,7 +320,8 @@ static bool stmt_fits(mlsi_c_writer *w, const mlsi_ls *s) {
     case MLSI_LS_ACC: {
         const mlsi_acc *a = &w->n->accs[s->ref];
         w->acc_is_vector[s->ref] = true;
-        return a->dtype == MLSYS_F32 && a->kind <= MLSI_ACC_MIN;
+        return a->dtype == MLSYS_F32 && a->kind <= MLSI_ACC_MIN &&
+               (a->init < 0 || value_fits(w, a->init));
     }
     case MLSI_LS_ADD:
         if (!value_fits(w, s->value) || (s->value2 >= 0 && !value_fits(w, s->value2))) return false;

@@ -24,10 +24,19 @@ static void acc_type(mlsi_c_writer *w, int32_t acc) {
 }
 
 static void begin_acc(mlsi_c_writer *w, const mlsi_ls *s) {
+    const mlsi_acc *a = &w->n->accs[s->ref];
     acc_type(w, s->ref);
     mlsi_text_add(w->out, " %s;\n", acc_name(w, s->ref));
     acc_type(w, s->ref);
-    mlsi_text_add(w->out, "_begin(&%s);\n", acc_name(w, s->ref));
+    mlsi_text_add(w->out, "_begin(&%s", acc_name(w, s->ref));
+    if (a->kind == MLSI_ACC_DOT) mlsi_text_add(w->out, ", ");
+    if (a->kind == MLSI_ACC_DOT && a->init >= 0)
+        mlsi_c_value(w, a->init);
+    else if (a->kind == MLSI_ACC_DOT)
+        mlsi_text_add(w->out, w->acc_is_vector[s->ref]        ? "vf_set1(-0.0f)"
+                              : mlsi_dtype_is_float(a->dtype) ? "-0.0"
+                                                              : "0");
+    mlsi_text_add(w->out, ");\n");
 }
 
 /* Once a reduction's loops have ended its result has a name; `after` is the statement behind them. */

@@ -3,6 +3,7 @@
 #include "ir/loop/interp.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "core/rng.h"
 #include "ir/ops/op_def.h"
 
@@ -17,44 +18,47 @@ static mlsys_status index_of(mlsi_machine *m, int64_t code, int64_t *out) {
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-/* Linear number of the element of a buffer; subscripts out of range are errors. */
-static mlsys_status locate(mlsi_machine *m, int32_t buffer, const int64_t *index, int64_t *linear) {
+/* The element of a buffer at base + offset (NULL = 0), and whether it has been written (NULL: an input); subscripts
+ * out of range are errors. */
+mlsys_status mlsi_machine_element(mlsi_machine *m, int32_t buffer, const int64_t *base,
+                                  const int64_t *offset, char **data, uint8_t **written) {
     const mlsi_loop_buffer *b = &m->n->buffers[buffer];
     int64_t at = 0, extent, i;
     for (int d = 0; d < b->rank; d++) {
         MLSI_TRY(index_of(m, b->dims[d], &extent));
-        MLSI_TRY(index_of(m, index[d], &i));
+        MLSI_TRY(index_of(m, base[d], &i));
+        if (offset) i += offset[d];
         if (i < 0 || i >= extent)
             return mlsi_fail(MLSYS_E_STATE, "nest %s: subscript %d of %s is %lld, extent %lld",
                              m->n->name, d, b->name, (long long)i, (long long)extent);
         at = at * extent + i;
     }
-    *linear = at;
+    *data = m->buffers[buffer].data + at * mlsi_dtype_size(b->dtype);
+    *written = m->buffers[buffer].written ? m->buffers[buffer].written + at : NULL;
     return MLSYS_OK;
 }
 
-static mlsys_status load(mlsi_machine *m, const mlsi_lx *x, uint64_t *out) {
-    mlsi_machine_buffer *b = &m->buffers[x->ref];
-    int64_t at;
-    int size = mlsi_dtype_size(x->dtype);
-    MLSI_TRY(locate(m, x->ref, x->index, &at));
-    if (b->written && !b->written[at])
-        return mlsi_fail(MLSYS_E_STATE, "nest %s: element %lld of %s is read before it is written",
-                         m->n->name, (long long)at, m->n->buffers[x->ref].name);
+mlsys_status mlsi_machine_load(mlsi_machine *m, int32_t buffer, const int64_t *base,
+                               const int64_t *offset, uint64_t *out) {
+    char *data;
+    uint8_t *written;
+    MLSI_TRY(mlsi_machine_element(m, buffer, base, offset, &data, &written));
+    if (written && !*written)
+        return mlsi_fail(MLSYS_E_STATE, "nest %s: an element of %s is read before it is written",
+                         m->n->name, m->n->buffers[buffer].name);
     *out = 0;
-    memcpy(out, b->data + at * size, (size_t)size);
+    memcpy(out, data, (size_t)mlsi_dtype_size(m->n->buffers[buffer].dtype));
     return MLSYS_OK;
 }
 
 static mlsys_status store(mlsi_machine *m, const mlsi_ls *s) {
-    mlsi_machine_buffer *b = &m->buffers[s->ref];
-    int size = mlsi_dtype_size(m->n->buffers[s->ref].dtype);
     uint64_t bits;
-    int64_t at;
+    char *data;
+    uint8_t *written;
     MLSI_TRY(eval(m, s->value, &bits));
-    MLSI_TRY(locate(m, s->ref, s->index, &at));
-    memcpy(b->data + at * size, &bits, (size_t)size);
-    if (b->written) b->written[at] = 1;
+    MLSI_TRY(mlsi_machine_element(m, s->ref, s->index, NULL, &data, &written));
+    memcpy(data, &bits, (size_t)mlsi_dtype_size(m->n->buffers[s->ref].dtype));
+    if (written) *written = 1;
     return MLSYS_OK;
 }
 
@@ -158,7 +162,7 @@ static mlsys_status eval(mlsi_machine *m, int32_t expr, uint64_t *out) {
     switch (x->kind) {
     case MLSI_LX_CONST: return *out = x->bits, MLSYS_OK;
     case MLSI_LX_INDEX: MLSI_TRY(index_of(m, x->index[0], &i)); return *out = (uint64_t)i, MLSYS_OK;
-    case MLSI_LX_LOAD: return load(m, x, out);
+    case MLSI_LX_LOAD: return mlsi_machine_load(m, x->ref, x->index, NULL, out);
     case MLSI_LX_OP: return eval_op(m, x, out);
     case MLSI_LX_LET: return *out = m->lets[x->ref], MLSYS_OK;
     case MLSI_LX_ACC: return mlsi_machine_acc_value(m, x->ref, out);
@@ -207,7 +211,7 @@ static mlsys_status run_bind(mlsi_machine *m, const mlsi_ls *s) {
     int64_t value = (int64_t)bits;
     if (s->clamp && extent > 0) value = value < 0 ? 0 : value >= extent ? extent - 1 : value;
     if (value >= extent || value < (s->wrap ? -extent : 0)) return refuse_bind(m, s, value, extent);
-    if (value < 0) value += extent;
+    if (value < 0) value = mlsi_fault(MLSI_FAULT_LOOPS_BIND_WRAP) ? 0 : value + extent;
     if (v->symbol >= 0) m->binding[v->symbol] = value;
     return MLSYS_OK;
 }
@@ -233,8 +237,19 @@ static mlsys_status run_add(mlsi_machine *m, const mlsi_ls *s) {
     return mlsi_machine_acc_add(m, s->ref, position, a, b);
 }
 
-static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
+static mlsys_status run_acc(mlsi_machine *m, const mlsi_ls *s) {
+    const mlsi_acc *a = &m->n->accs[s->ref];
     int64_t count;
+    uint64_t init = 0;
+    MLSI_TRY(index_of(m, a->count, &count));
+    if (a->init >= 0) MLSI_TRY(eval(m, a->init, &init));
+    MLSI_TRY(mlsi_machine_acc_begin(m, s->ref, count));
+    m->accs[s->ref].init = init;
+    m->accs[s->ref].init_known = a->init >= 0;
+    return MLSYS_OK;
+}
+
+static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     switch (s->kind) {
     case MLSI_LS_FOR: return run_for(m, s);
     case MLSI_LS_LET: return eval(m, s->value, &m->lets[s->ref]);
@@ -242,17 +257,14 @@ static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     case MLSI_LS_STORE: return store(m, s);
     case MLSI_LS_IF: return run_if(m, s);
     case MLSI_LS_ALLOC: return alloc_local(m, s->ref);
-    case MLSI_LS_ACC:
-        MLSI_TRY(index_of(m, m->n->accs[s->ref].count, &count));
-        return mlsi_machine_acc_begin(m, s->ref, count);
+    case MLSI_LS_ACC: return run_acc(m, s);
     case MLSI_LS_ADD: return run_add(m, s);
     case MLSI_LS_BIND: return run_bind(m, s);
     case MLSI_LS_BARRIER:
     case MLSI_LS_WAIT: return MLSYS_OK; /* one iteration after the other: all has been done */
-    case MLSI_LS_MMA: break;
+    case MLSI_LS_MMA: return mlsi_machine_mma(m, s);
     }
-    return mlsi_fail(MLSYS_E_UNSUPPORTED, "nest %s: the interpreter has no matrix units",
-                     m->n->name);
+    return mlsi_fail(MLSYS_E_INTERNAL, "nest %s: statement kind %d", m->n->name, (int)s->kind);
 }
 
 static mlsys_status run_body(mlsi_machine *m, int32_t first) {

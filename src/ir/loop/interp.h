@@ -13,6 +13,8 @@ typedef struct mlsi_machine_acc { /* terms by position */
     uint64_t *a, *b;
     uint8_t *seen;
     int64_t count, added;
+    uint64_t init; /* of the chain, when init_known */
+    bool init_known;
 } mlsi_machine_acc;
 
 typedef struct mlsi_machine {
@@ -22,6 +24,14 @@ typedef struct mlsi_machine {
     mlsi_machine_buffer *buffers;
     mlsi_machine_acc *accs;
 } mlsi_machine;
+
+/* An element at base (index expressions) + offset (numbers; NULL = 0), in range; written: NULL for an input's. */
+mlsys_status mlsi_machine_element(mlsi_machine *m, int32_t buffer, const int64_t *base,
+                                  const int64_t *offset, char **data, uint8_t **written);
+/* Its bits; it must have been written. */
+mlsys_status mlsi_machine_load(mlsi_machine *m, int32_t buffer, const int64_t *base,
+                               const int64_t *offset, uint64_t *out);
+mlsys_status mlsi_machine_mma(mlsi_machine *m, const mlsi_ls *s);
 
 /* The elementwise op on scalars. */
 mlsys_status mlsi_machine_op(mlsi_machine *m, mlsi_op op, mlsys_dtype dtype, int n,

@@ -31,6 +31,7 @@ typedef struct mlsi_reduction {
     mlsi_acc_kind kind;
     mlsys_dtype dtype; /* of the terms */
     int32_t rank;
+    int32_t addend; /* DOT: operand whose element the first segment is added to; 0 = none */
     int64_t extents[MLSYS_MAX_DIMS]; /* the reduced space; positions are its row-major order */
 } mlsi_reduction;
 

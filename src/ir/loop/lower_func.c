@@ -2,6 +2,7 @@
 #include "ir/loop/lowering.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
@@ -91,6 +92,7 @@ static int32_t counted(mlsi_lowering *d, const mlsi_node *node) {
     for (int64_t i = 0; i < a->axes.n; i++)
         count = mlsi_nest_index(d->n, '*', count, x->type.dims[a->axes.v[i]]);
     int64_t value = ((const mlsi_attr_full *)full->attrs)->ivalue;
+    if (mlsi_fault(MLSI_FAULT_LOOPS_COUNT)) count = mlsi_nest_index(d->n, '+', count, 1);
     int32_t n = mlsi_nest_index_value(d->n, count);
     n = mlsi_nest_op(d->n, MLSI_OP_MUL, 0, n, mlsi_nest_int(d->n, MLSYS_I64, value), -1);
     return mlsi_nest_cast(d->n, n, x->type.dtype);
@@ -100,8 +102,7 @@ static int32_t counted(mlsi_lowering *d, const mlsi_node *node) {
 static bool place_blocks(mlsi_lowering *d, const mlsi_node *node) {
     if (!mlsi_dtype_is_block(d->f->values[node->first_out].type.dtype)) return false;
     const mlsi_lowered *x = &d->values[node->in[0]];
-    if ((node->op != MLSI_OP_COPY && node->op != MLSI_OP_BARRIER) ||
-        x->place != MLSI_PLACE_PARAM)
+    if ((node->op != MLSI_OP_COPY && node->op != MLSI_OP_BARRIER) || x->place != MLSI_PLACE_PARAM)
         mlsi_lower_refuse(d, "makes blocks: ", mlsi_op_name(node->op));
     d->values[node->first_out] = *x;
     return true;

@@ -2,6 +2,8 @@
 #include "core/faults.h"
 #include "ir/loop/lowering.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 enum { TILE = 4096 }; /* elements of a vector loop that is a parallel task of its own */
@@ -29,8 +31,9 @@ static int64_t product(mlsi_nest *n, int rank, const int64_t *extents) {
 /* Row-major number of k in the space. */
 static int64_t position(mlsi_nest *n, const mlsi_reduction *r, const int64_t *k) {
     int64_t p = 0;
-    for (int j = 0; j < r->rank; j++) {
-        int i = mlsi_fault(MLSI_FAULT_LOWER_POSITION) ? r->rank - 1 - j : j;
+    if (mlsi_fault(MLSI_FAULT_LOOPS_POSITION) && r->rank == 2)
+        return mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', k[1], r->extents[0]), k[0]);
+    for (int i = 0; i < r->rank; i++)
         p = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', p, r->extents[i]), k[i]);
     }
     return p;
@@ -46,7 +49,10 @@ int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int6
         mlsi_lower_refuse(d, "no loops for these operands of ", mlsi_op_name(node->op));
         return -1;
     }
+    int32_t addend =
+        r.addend ? mlsi_nest_cast(d->n, mlsi_lower_operand(&l, r.addend, index), r.dtype) : -1;
     int32_t acc = mlsi_nest_acc(d->n, r.kind, r.dtype, product(d->n, r.rank, r.extents));
+    if (acc >= 0) d->n->accs[acc].init = addend;
     for (int i = 0; i < r.rank; i++)
         d->inner[i] = k[i] = mlsi_nest_for(d->n, MLSI_LOOP_SERIAL, "k", r.extents[i]);
     memcpy(d->inner_extent, r.extents, sizeof d->inner_extent);
@@ -210,7 +216,7 @@ static void find_row_axes(mlsi_lowering *d, const mlsi_type *kept) {
     d->space_rank = kept->rank;
     d->row_rank = 0;
     for (int i = 0; i < kept->rank; i++) {
-        if (kept->dims[i] == 1) continue;
+        if (kept->dims[i] == 1 && !mlsi_fault(MLSI_FAULT_LOOPS_ROW_AXES)) continue;
         d->row_extent[d->row_rank] = kept->dims[i];
         d->row_axis[d->row_rank++] = i;
     }

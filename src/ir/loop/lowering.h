@@ -37,7 +37,9 @@ struct mlsi_lowering {
     int32_t lazy;      /* > 0: inside a guard: nothing may be computed ahead */
     int32_t nest_node; /* the one node with loops of its own, -1 = none */
     int32_t row_rank;  /* loops around rows */
-    int32_t space_rank, row_axis[MLSYS_MAX_DIMS]; /* the axes that they walk in values of this rank; in others the leading */
+    int32_t space_rank,
+        row_axis
+            [MLSYS_MAX_DIMS]; /* the axes that they walk in values of this rank; in others the leading */
     int64_t row[MLSYS_MAX_DIMS], row_extent[MLSYS_MAX_DIMS];
     int32_t inner_rank; /* the open loops inside a row, when they walk all of it */
     int64_t inner[MLSYS_MAX_DIMS], inner_extent[MLSYS_MAX_DIMS];

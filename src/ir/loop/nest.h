@@ -90,6 +90,8 @@ typedef struct mlsi_acc {
     mlsi_acc_kind kind;
     mlsys_dtype dtype; /* of the terms; SUM, PROD and DOT of floats: f32 or f64, the compute type */
     int64_t count;     /* index expression */
+    int32_t
+        init; /* DOT: what the first segment is added to, an expression known at ACC; -1 = nothing */
 } mlsi_acc;
 
 typedef enum mlsi_lx_kind {
@@ -127,7 +129,10 @@ typedef enum mlsi_ls_kind {
     MLSI_LS_BARRIER,
     MLSI_LS_COPY, /* one element: buffer ref at index from value (a LOAD), asynchronously */
     MLSI_LS_WAIT,
-    MLSI_LS_MMA /* buffers: ref[M,N] += value's LOAD[M,K] * value2's LOAD[K,N]; index: M, N, K */
+    /* The tile ref[M,N], from element 0 on, gets a * b added: value is a LOAD of a's first element, [M,K] on its buffer's
+     * last two axes, value2 of b's, [K,N]; index: M, N, K. Elements are cast to ref's dtype; of floats each segment of
+     * 256 of K is one fma chain from +0, and the segments are added in turn. */
+    MLSI_LS_MMA
 } mlsi_ls_kind;
 
 typedef struct mlsi_ls {

@@ -20,6 +20,9 @@ int32_t mlsi_loops_concat(mlsi_lower *l, int result, const int64_t *index);
 int32_t mlsi_loops_random(mlsi_lower *l, int result, const int64_t *index);
 /* index + by, a number of either sign. */
 int64_t mlsi_loops_shift(mlsi_nest *n, int64_t index, int64_t by);
+/* An extent that indices in range are divided by; 1 where it is 0, for then there are none. UNSUPPORTED where it may be 0
+ * or more: index expressions divide by what is positive only. */
+int64_t mlsi_loops_divisor(mlsi_nest *n, int64_t extent);
 
 /* loops_index.c */
 int32_t mlsi_loops_gather(mlsi_lower *l, int result, const int64_t *index);

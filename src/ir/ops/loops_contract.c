@@ -15,6 +15,7 @@ bool mlsi_loops_dot_space(mlsi_lower *l, mlsi_reduction *r) {
     const mlsi_type *x = mlsi_lower_in(l, 0);
     mlsys_dtype compute = x->dtype == MLSYS_F64 ? MLSYS_F64 : MLSYS_F32;
     r->kind = MLSI_ACC_DOT;
+    r->addend = mlsi_lower_has(l, 2) ? 2 : 0;
     r->dtype = mlsi_dtype_is_float(x->dtype) ? compute : mlsi_lower_out(l, 0)->dtype;
     for (int64_t i = 0; i < a->lhs_contract.n; i++)
         r->extents[r->rank++] = x->dims[a->lhs_contract.v[i]];

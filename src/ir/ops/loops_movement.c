@@ -2,6 +2,8 @@
 #include "ir/ops/loops.h"
 #include "ir/ops/movement.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 int32_t mlsi_loops_same(mlsi_lower *l, int result, const int64_t *index) {
@@ -11,6 +13,16 @@ int32_t mlsi_loops_same(mlsi_lower *l, int result, const int64_t *index) {
 
 int64_t mlsi_loops_shift(mlsi_nest *n, int64_t index, int64_t by) {
     return mlsi_nest_index(n, by < 0 ? '-' : '+', index, by < 0 ? -by : by);
+}
+
+int64_t mlsi_loops_divisor(mlsi_nest *n, int64_t extent) {
+    int64_t lo, hi;
+    mlsi_dim_range(&n->tab, extent, &lo, &hi);
+    if (lo >= 1) return extent;
+    if (hi >= 1 && n->status == MLSYS_OK)
+        mlsi_nest_fail(n, mlsi_fail(MLSYS_E_UNSUPPORTED,
+                                    "%s: an index is divided by an extent that may be 0", n->name));
+    return 1;
 }
 
 /* ---- reshape: axes in groups of equal products; inside a group by the linear number ------------------------- */
@@ -46,11 +58,9 @@ static void map_group(mlsi_nest *n, const mlsi_type *out, const mlsi_type *in, g
     for (int o = g.out_from; o < g.out_to; o++)
         linear = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', linear, out->dims[o]), index[o]);
     for (int i = g.in_from; i < g.in_to; i++) {
-        int64_t below = product(n, in->dims, i + 1, g.in_to), lo, hi;
         own[i] = 0;
         if (in->dims[i] == 1) continue;
-        mlsi_dim_range(&n->tab, below, &lo, &hi);
-        if (lo < 1) below = 1; /* an empty tensor: no index is ever in range */
+        int64_t below = mlsi_loops_divisor(n, product(n, in->dims, i + 1, g.in_to));
         own[i] = mlsi_nest_index(n, '/', linear, below);
         linear = mlsi_nest_index(n, '-', linear, mlsi_nest_index(n, '*', own[i], below));
     }
@@ -138,7 +148,7 @@ int32_t mlsi_loops_pad(mlsi_lower *l, int result, const int64_t *index) {
     mlsi_lower_lazy(l, -1);
     int32_t fill = mlsi_nest_float(l->n, mlsi_lower_out(l, result)->dtype, a->value);
     for (int d = in->rank - 1; d >= 0; d--)
-        if (a->low.v[d] > 0 || a->high.v[d] > 0)
+        if (a->low.v[d] > 0 || (a->high.v[d] > 0 && !mlsi_fault(MLSI_FAULT_LOOPS_PAD_HIGH)))
             y = mlsi_nest_guard(l->n, 0, own[d], in->dims[d], y, fill);
     return y;
 }
@@ -157,7 +167,7 @@ int32_t mlsi_loops_concat(mlsi_lower *l, int result, const int64_t *index) {
         own[axis] = mlsi_nest_index(l->n, '-', index[axis], first);
         if (mlsi_lower_in(l, i)->dims[axis] != 0)
             y = mlsi_nest_guard(l->n, first, index[axis], end, mlsi_lower_operand(l, i, own), y);
-        end = first;
+        end = mlsi_fault(MLSI_FAULT_LOOPS_CONCAT_END) && i == 1 ? end : first;
     }
     mlsi_lower_lazy(l, -1);
     return y;

@@ -4,6 +4,8 @@
 #include "ir/ops/loops.h"
 #include "ir/ops/window.h"
 
+#include "core/faults.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -61,8 +63,7 @@ static void if_window(pool_cell *c) {
 /* Where the window has its cell number tap along axis d. */
 static int64_t window_cell(const pool_cell *c, int d, int64_t tap) {
     int64_t at = mlsi_nest_index(c->n, '*', c->y[2 + d], c->at->strides.v[d]);
-    at = mlsi_nest_index(c->n, '+', at,
-                         mlsi_nest_index(c->n, '*', tap, c->at->dilations.v[d]));
+    at = mlsi_nest_index(c->n, '+', at, mlsi_nest_index(c->n, '*', tap, c->at->dilations.v[d]));
     return minus(c, at, c->at->pads.v[d]);
 }
 
@@ -94,6 +95,7 @@ static int32_t max_share(pool_cell *c, int64_t number, int64_t cells) {
     mlsi_nest_add(n, acc, earlier, mlsi_nest_guard(n, 0, earlier, number, hit, no), -1);
     end(c, c->spatial);
     int32_t open = mlsi_nest_op(n, MLSI_OP_NOT, 0, mlsi_nest_acc_value(n, acc), -1, -1);
+    if (mlsi_fault(MLSI_FAULT_LOOPS_POOL_FIRST)) open = mlsi_nest_int(n, MLSYS_BOOL, 1);
     hit = mlsi_nest_op(n, MLSI_OP_EQ, 0, mlsi_lower_operand(c->l, 0, c->x),
                        mlsi_lower_operand(c->l, 1, c->y), -1);
     hit = mlsi_nest_op(n, MLSI_OP_AND, 0, hit, open, -1);
@@ -150,7 +152,7 @@ static int32_t cell_sum(pool_cell *c, int64_t cells) {
     bool single = mlsi_pool_side_by_side(c->at, c->spatial);
     int32_t sum = mlsi_nest_local(n, "sum", c->dtype, 0, scalar);
     int32_t part = mlsi_nest_local(n, "part", c->dtype, 0, scalar);
-    mlsi_nest_store(n, sum, scalar, real(c, -0.0));
+    mlsi_nest_store(n, sum, scalar, real(c, mlsi_fault(MLSI_FAULT_LOOPS_POOL_ZERO) ? 0.0 : -0.0));
     mlsi_nest_store(n, part, scalar, real(c, 0));
     int64_t number = open_taps(c, c->tap);
     if (!single) mlsi_nest_store(n, part, scalar, real(c, 0));

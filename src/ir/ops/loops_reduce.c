@@ -1,6 +1,8 @@
 /* Loops of the reductions: a result element is a reduction over the reduced axes, in row-major order. */
 #include "ir/ops/loops.h"
 
+#include "core/faults.h"
+
 static mlsi_acc_kind kind_of(mlsi_op op) {
     switch (op) {
     case MLSI_OP_REDUCE_PROD: return MLSI_ACC_PROD;
@@ -42,7 +44,8 @@ void mlsi_loops_reduce_term(mlsi_lower *l, const int64_t *index, const int64_t *
 bool mlsi_loops_arg_space(mlsi_lower *l, mlsi_reduction *r) {
     const mlsi_attr_arg *a = l->attrs;
     const mlsi_type *x = mlsi_lower_in(l, 0);
-    r->kind = l->node->op == MLSI_OP_ARGMAX ? MLSI_ACC_ARGMAX : MLSI_ACC_ARGMIN;
+    bool greatest = l->node->op == MLSI_OP_ARGMAX || mlsi_fault(MLSI_FAULT_LOOPS_ARGMIN);
+    r->kind = greatest ? MLSI_ACC_ARGMAX : MLSI_ACC_ARGMIN;
     r->dtype = x->dtype;
     r->extents[r->rank++] = x->dims[a->axis];
     return true;

@@ -3,6 +3,7 @@
 #include "ir/ops/loops.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,7 +52,8 @@ static int32_t step(scan_state *s, int k, int64_t i, int32_t x) {
     mlsi_nest *n = s->l->n;
     int64_t within = mlsi_nest_index(n, '%', i, SEGMENT);
     int32_t chain = mlsi_nest_op(n, s->op, s->dtype, mlsi_nest_load(n, s->chain[k], NULL), x, -1);
-    chain = mlsi_nest_let(n, "chain", mlsi_nest_guard(n, 1, within, SEGMENT, chain, x));
+    if (mlsi_fault(MLSI_FAULT_LOOPS_SCAN_CHAIN)) within = i;
+    chain = mlsi_nest_let(n, "chain", mlsi_nest_guard(n, 1, within, INT64_MAX, chain, x));
     mlsi_nest_store(n, s->chain[k], NULL, chain);
     if (k + 1 == s->levels) return chain;
     int32_t y = mlsi_nest_op(n, s->op, s->dtype, mlsi_nest_load(n, s->before[k], NULL), chain, -1);

@@ -2,6 +2,7 @@
 #include "ir/ops/loops.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,6 +25,7 @@ bool mlsi_loops_conv_space(mlsi_lower *l, mlsi_reduction *r) {
     const mlsi_type *w = mlsi_lower_in(l, 1);
     int64_t out;
     r->kind = MLSI_ACC_DOT;
+    r->addend = mlsi_lower_has(l, 2) ? 2 : 0;
     r->dtype = compute_type(w->dtype);
     r->rank = w->rank - 1;
     group_channels(l, &r->extents[0], &out);
@@ -33,11 +35,9 @@ bool mlsi_loops_conv_space(mlsi_lower *l, mlsi_reduction *r) {
 
 /* The group of result channel o; *within: o's number in it. */
 static int64_t group_of(mlsi_lower *l, int64_t o, int64_t size, int64_t *within) {
-    int64_t lo, hi;
     *within = o;
     if (((const mlsi_attr_conv *)l->attrs)->groups == 1) return 0;
-    mlsi_dim_range(&l->n->tab, size, &lo, &hi);
-    if (lo < 1 && hi < 1) return 0; /* no channels: no such o */
+    size = mlsi_loops_divisor(l->n, size);
     *within = mlsi_nest_index(l->n, '%', o, size);
     return mlsi_nest_index(l->n, '/', o, size);
 }
@@ -72,7 +72,7 @@ void mlsi_loops_conv_term(mlsi_lower *l, const int64_t *index, const int64_t *k,
     mlsi_lower_lazy(l, -1);
     for (int d = x->rank - 1; d >= 2; d--) {
         v = mlsi_nest_guard(l->n, 0, ix[d], x->dims[d], v, zero);
-        if (a->transposed && a->strides.v[d - 2] > 1)
+        if (a->transposed && a->strides.v[d - 2] > 1 && !mlsi_fault(MLSI_FAULT_LOOPS_CONV_PHASE))
             v = mlsi_nest_guard(l->n, 0, mlsi_nest_index(l->n, '%', met[d], a->strides.v[d - 2]), 1,
                                 v, zero);
     }
@@ -134,6 +134,7 @@ static int32_t count_taps(mlsi_lower *l, int d, int64_t index) {
     const mlsi_attr_pool *a = l->attrs;
     int64_t extent = mlsi_lower_in(l, 0)->dims[2 + d], kernel = a->kernel.v[d];
     int64_t spatial = a->kernel.n, high = a->count_pad ? a->pads.v[spatial + d] : 0;
+    if (mlsi_fault(MLSI_FAULT_LOOPS_POOL_COUNT)) high = a->pads.v[spatial + d];
     int64_t from = a->count_pad ? 0 : first_tap(l, d, 0, index), lo, hi;
     int64_t to = first_tap(l, d, mlsi_nest_index(l->n, '+', extent, high), index);
     int32_t n = mlsi_nest_int(l->n, MLSYS_I64, kernel), none = mlsi_nest_int(l->n, MLSYS_I64, 0);

@@ -199,13 +199,14 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
     if (last < 0 || !in_scope(k, open, add) || !in_scope(k, last, in.at) ||
         encloses(k, last, in.at))
         mlsi_nx_refuse(k, "a reduction is read before its end: ", a.name);
-    else if (count == 0 && never_runs(k, add))
-        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1);
-    else if (!maps_onto(k, open, add, 1, s.index, &a.count, &position, &env))
+    const int32_t init = a.init < 0 ? -1 : eval(k, a.init, (reading){open, in.env, in.depth});
+    if (count == 0 && never_runs(k, add))
+        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
+    if (!mlsi_nx_stop(k) && !maps_onto(k, open, add, 1, s.index, &a.count, &position, &env))
         mlsi_nx_refuse(k, "positions are not taken once each: ", a.name);
     const reading inner = {add, env_id(k, &env), in.depth + 1};
     int32_t term = eval(k, s.value, inner), second = s.value2 < 0 ? -1 : eval(k, s.value2, inner);
-    return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, a.kind, a.dtype, count, term, second);
+    return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, a.kind, a.dtype, count, term, second, init);
 }
 
 /* The element of LOCAL memory is the one that the store gave it, which ran before. raw: subscripts before env. */

@@ -12,10 +12,10 @@ typedef enum mlsi_nx_tag {
     MLSI_NX_CONST,    /* dtype, bits */
     MLSI_NX_INDEX,    /* i64, index */
     MLSI_NX_OP,       /* dtype, op, arguments */
-    MLSI_NX_REDUCE,   /* dtype, kind, count, term, second term; mlsi_nx_position is the position */
-    MLSI_NX_GUARD,    /* dtype, lo, index, hi, then, else */
-    MLSI_NX_ENV,      /* values of variables */
-    MLSI_NX_MEMO      /* what has been computed: stands for its answer */
+    MLSI_NX_REDUCE, /* dtype, kind, count, term, second term, first; mlsi_nx_position is the position */
+    MLSI_NX_GUARD, /* dtype, lo, index, hi, then, else */
+    MLSI_NX_ENV,   /* values of variables */
+    MLSI_NX_MEMO   /* what has been computed: stands for its answer */
 } mlsi_nx_tag;
 
 /* Values of the nest's variables, in the order of its table; KEEP: the variable itself. */
@@ -72,7 +72,7 @@ int32_t mlsi_nx_op(mlsi_nest_check *k, mlsi_op op, mlsys_dtype dtype, int n, con
 int32_t mlsi_nx_index(mlsi_nest_check *k, int64_t index);
 int32_t mlsi_nx_guard(mlsi_nest_check *k, const int64_t range[3], int32_t then, int32_t other);
 int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
-                       int32_t term, int32_t second);
+                       int32_t term, int32_t second, int32_t init);
 /* The memo of words; *found = its answer or -1. */
 int32_t mlsi_nx_memo(mlsi_nest_check *k, const int64_t *words, int n, int32_t *found);
 void mlsi_nx_answer(mlsi_nest_check *k, int32_t memo, int32_t x);

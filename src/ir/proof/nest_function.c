@@ -81,13 +81,15 @@ static int32_t sum_of_equals(mlsi_nest_check *k, mlsys_dtype dtype, int64_t coun
 
 /* Nothing is said of the terms where there are none. */
 int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
-                       int32_t term, int32_t second) {
+                       int32_t term, int32_t second, int32_t init) {
     const mlsi_acc acc = {.kind = kind, .dtype = dtype};
     int32_t x = count ? cast(k, term, dtype) : -1;
     int32_t y = count && second >= 0 ? cast(k, second, dtype) : -1;
     int32_t equals = x >= 0 && kind == MLSI_ACC_SUM ? sum_of_equals(k, dtype, count, x) : -1;
-    const int64_t words[7] = {MLSI_NX_REDUCE, mlsi_acc_result(&acc), kind, dtype, count, x, y};
-    return equals >= 0 ? equals : mlsi_nx(k, words, 7);
+    int32_t from = init >= 0 ? cast(k, init, dtype) : -1;
+    const int64_t words[8] = {
+        MLSI_NX_REDUCE, mlsi_acc_result(&acc), kind, dtype, count, x, y, from};
+    return equals >= 0 ? equals : mlsi_nx(k, words, 8);
 }
 
 int32_t mlsi_nx_memo(mlsi_nest_check *k, const int64_t *words, int n, int32_t *found) {
@@ -305,7 +307,7 @@ static int32_t reduction(mlsi_nest_check *k, const place *p) {
         if (!reduced || keep) from++;
     }
     int32_t term = operand(k, p, 0, own, p->depth + 1);
-    int32_t y = mlsi_nx_reduce(k, kind, widens ? MLSYS_F32 : x->dtype, count, term, -1);
+    int32_t y = mlsi_nx_reduce(k, kind, widens ? MLSYS_F32 : x->dtype, count, term, -1, -1);
     return cast(k, y, p->out->dtype);
 }
 
@@ -332,7 +334,9 @@ static int32_t dot(mlsi_nest_check *k, const place *p) {
     }
     mlsys_dtype compute = x->dtype == MLSYS_F64 ? MLSYS_F64 : MLSYS_F32;
     if (!mlsi_dtype_is_float(x->dtype)) compute = p->out->dtype;
-    return cast(k, mlsi_nx_reduce(k, MLSI_ACC_DOT, compute, count, terms[0], terms[1]),
+    bool has_addend = p->node->n_in > 2 && p->node->in[2] >= 0;
+    int32_t init = has_addend ? operand(k, p, 2, p->index, p->depth) : -1;
+    return cast(k, mlsi_nx_reduce(k, MLSI_ACC_DOT, compute, count, terms[0], terms[1], init),
                 p->out->dtype);
 }
 
