@@ -419,3 +419,11 @@ MLSI_FAULT_ROW(LOOPS_POSITION, "src/ir/loop/lower_rows.c", "conformance/check_lo
                "terms of two reduced axes are numbered with the first one innermost")
 MLSI_FAULT_ROW(LOOPS_COUNT, "src/ir/loop/lower_func.c", "conformance/check_loops",
                "a symbolic count is one too many")
+MLSI_FAULT_ROW(FUSE_ARGUMENT, "src/ir/passes/fuse.c", "unit/check_proof",
+               "a fused function gets its first argument for all of them")
+MLSI_FAULT_ROW(FUSE_RESULT, "src/ir/passes/fuse.c", "unit/check_proof",
+               "every result of a fused function is its first one")
+MLSI_FAULT_ROW(LOWER_GUARD, "src/ir/loop/lower_rows.c", "unit/check_proof_nests",
+               "a tiled row begins at its second element")
+MLSI_FAULT_ROW(LOWER_HELD, "src/ir/loop/lower_element.c", "unit/check_proof_nests",
+               "an element is taken for another one of its row that is held already")

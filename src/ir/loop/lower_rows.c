@@ -1,4 +1,5 @@
 /* Row by row: loops over what all outputs share, reductions once a row, then the outputs' own loops. */
+#include "core/faults.h"
 #include "ir/loop/lowering.h"
 
 #include "core/faults.h"
@@ -34,6 +35,7 @@ static int64_t position(mlsi_nest *n, const mlsi_reduction *r, const int64_t *k)
         return mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', k[1], r->extents[0]), k[0]);
     for (int i = 0; i < r->rank; i++)
         p = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', p, r->extents[i]), k[i]);
+    }
     return p;
 }
 
@@ -77,7 +79,7 @@ static int64_t tiled_loop(mlsi_lowering *d, int64_t extent, int *opened) {
     int64_t tile = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "tile", tiles);
     int64_t within = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "i", TILE);
     int64_t index = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', tile, TILE), within);
-    mlsi_nest_if_range(n, 0, index, extent);
+    mlsi_nest_if_range(n, mlsi_fault(MLSI_FAULT_LOWER_GUARD) ? 1 : 0, index, extent);
     *opened += 3;
     return index;
 }
