@@ -1,8 +1,8 @@
 /* Elements of values: loads, lets that hold them, producers computed in place. */
-#include "core/faults.h"
 #include "ir/loop/lowering.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 

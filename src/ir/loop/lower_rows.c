@@ -1,5 +1,4 @@
 /* Row by row: loops over what all outputs share, reductions once a row, then the outputs' own loops. */
-#include "core/faults.h"
 #include "ir/loop/lowering.h"
 
 #include "core/faults.h"
@@ -35,7 +34,6 @@ static int64_t position(mlsi_nest *n, const mlsi_reduction *r, const int64_t *k)
         return mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', k[1], r->extents[0]), k[0]);
     for (int i = 0; i < r->rank; i++)
         p = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', p, r->extents[i]), k[i]);
-    }
     return p;
 }
 
