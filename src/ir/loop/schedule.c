@@ -33,7 +33,8 @@ mlsys_status mlsi_schedule_step(mlsi_nest *n, const mlsi_step *step) {
 static void set(char (*to)[MLSI_STEP_NAME], int32_t count, const char *const *from) {
     for (int i = 0; i < count; i++) {
         size_t length = strlen(from[i]);
-        if (length >= MLSI_STEP_NAME) length = MLSI_STEP_NAME - 1; /* is no name, and will not be found */
+        if (length >= MLSI_STEP_NAME)
+            length = MLSI_STEP_NAME - 1; /* is no name, and will not be found */
         memcpy(to[i], from[i], length);
         to[i][length] = 0;
     }
@@ -52,7 +53,8 @@ static mlsys_status call(mlsi_nest *n, mlsi_primitive p, int n_names, const char
     return mlsi_schedule_step(n, &s);
 }
 
-#define NAMES(...) (const char *const[]){__VA_ARGS__}
+#define NAMES(...)                                                                                 \
+    (const char *const[]) { __VA_ARGS__ }
 
 mlsys_status mlsi_schedule_split(mlsi_nest *n, const char *loop, int64_t factor, const char *outer,
                                  const char *inner) {
@@ -72,7 +74,8 @@ mlsys_status mlsi_schedule_fuse(mlsi_nest *n, const char *outer, const char *inn
 
 mlsys_status mlsi_schedule_tile(mlsi_nest *n, const char *a, const char *b, int64_t factor_a,
                                 int64_t factor_b, const char *const names[4]) {
-    return call(n, MLSI_SCHEDULE_TILE, 2, NAMES(a, b), 2, (int64_t[]){factor_a, factor_b}, 4, names);
+    return call(n, MLSI_SCHEDULE_TILE, 2, NAMES(a, b), 2, (int64_t[]){factor_a, factor_b}, 4,
+                names);
 }
 
 mlsys_status mlsi_schedule_vectorize(mlsi_nest *n, const char *loop) {

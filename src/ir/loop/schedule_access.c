@@ -8,6 +8,8 @@
 #include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
+#include "core/faults.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -159,8 +161,7 @@ static bool open_meeting(meeting *m) {
     for (int32_t *i = list; list && *i >= 0 && w->status == MLSYS_OK; i++) {
         if (w->stmts[*i].kind != MLSI_LS_FOR && w->stmts[*i].kind != MLSI_LS_BIND) continue;
         const mlsi_loop_var v = w->vars[w->stmts[*i].var];
-        if (v.symbol >= 0)
-            add_varying(m, *i, -1, v.symbol, v.code, v.extent);
+        if (v.symbol >= 0) add_varying(m, *i, -1, v.symbol, v.code, v.extent);
     }
     mlsi_mem_free(w->alloc, list);
     return w->status == MLSYS_OK;
@@ -181,9 +182,8 @@ static bool hide_quotient(mlsi_nest *w, void *user, int32_t atom, int64_t *out) 
     int i = 0;
     while (i < m->vars.n && (m->stmt[i] >= 0 || m->atom[i] != atom))
         i++;
-    if (i == m->vars.n &&
-        (!new_variable(w, "quotient", i, extent, &symbol, &code) ||
-         !add_varying(m, -1, atom, symbol, code, extent)))
+    if (i == m->vars.n && (!new_variable(w, "quotient", i, extent, &symbol, &code) ||
+                           !add_varying(m, -1, atom, symbol, code, extent)))
         return false;
     int64_t start = lo < 0 ? -lo : lo;
     return mlsi_index_op(w, lo < 0 ? '-' : '+', m->vars.code[i], start, out);
@@ -218,7 +218,8 @@ static bool other_side(meeting *m, int64_t d, int64_t *out) {
     int64_t by[MLSI_EDIT_VARS];
     int n = 0;
     for (int i = 0; i < m->vars.n; i++)
-        if (!m->equal[i]) symbols[n] = m->vars.symbol[i], by[n++] = m->other.code[i];
+        if (!m->equal[i] && !(i && mlsi_fault(MLSI_FAULT_SCHEDULE_ONE_SIDE)))
+            symbols[n] = m->vars.symbol[i], by[n++] = m->other.code[i];
     return mlsi_index_replace(m->w, d, n, symbols, by, out);
 }
 
@@ -243,9 +244,9 @@ static bool at_least(meeting *m, int64_t d, int64_t least) {
 
 /* |rest| < factor */
 static bool within(meeting *m, int64_t factor, int64_t rest) {
-    int64_t below, above;
-    return mlsi_index_op(m->w, '-', factor, rest, &below) && at_least(m, below, 1) &&
-           mlsi_index_op(m->w, '+', factor, rest, &above) && at_least(m, above, 1);
+    int64_t below, above, least = mlsi_fault(MLSI_FAULT_SCHEDULE_MEETING) ? 0 : 1;
+    return mlsi_index_op(m->w, '-', factor, rest, &below) && at_least(m, below, least) &&
+           mlsi_index_op(m->w, '+', factor, rest, &above) && at_least(m, above, least);
 }
 
 /* a and b are one sum of multiples of the subscripts, seen from both sides: what their equality tells. */
@@ -298,8 +299,8 @@ static void find_guards(meeting *m, int side, const mlsi_access *a) {
         if (w->stmts[s].kind != MLSI_LS_IF || w->stmts[s].value >= 0) continue;
         bool ok = true;
         for (int k = 0; k < 3; k++)
-            ok = ok && mlsi_index_map(w, w->stmts[s].index[k], hide_quotient, m,
-                                      &m->guards[side][n][k]);
+            ok = ok &&
+                 mlsi_index_map(w, w->stmts[s].index[k], hide_quotient, m, &m->guards[side][n][k]);
         n += ok;
     }
     m->n_guards[side] = n;
@@ -356,6 +357,7 @@ void mlsi_edit_conflicts(mlsi_nest *w, int count, const int32_t *loops, mlsi_con
             mlsi_conflict c = {.a = &all.items[i], .b = &all.items[j]};
             if (!is_same_memory(w, c.a->buffer, c.b->buffer) || (!c.a->write && !c.b->write))
                 continue;
+            if (mlsi_fault(MLSI_FAULT_SCHEDULE_READS) && !(c.a->write && c.b->write)) continue;
             c.free = may_differ(&m, c.a, c.b);
             if (c.free) more = seen(w, user, &c);
         }

@@ -11,7 +11,7 @@
 
 typedef struct producer {
     int32_t buffer, alloc, store, top, loop; /* loop: the consumer's */
-    int32_t n, chain[MLSYS_MAX_DIMS]; /* by axis */
+    int32_t n, chain[MLSYS_MAX_DIMS];        /* by axis */
 } producer;
 
 static bool refuse(mlsi_nest *w, const producer *p, const char *why) {
@@ -35,8 +35,7 @@ static bool find_accesses(mlsi_nest *w, producer *p) {
             refuse(w, p, "it is read elsewhere too");
     }
     mlsi_mem_free(w->alloc, all.items);
-    if (p->store < 0 || w->stmts[p->store].kind != MLSI_LS_STORE)
-        refuse(w, p, "nothing fills it");
+    if (p->store < 0 || w->stmts[p->store].kind != MLSI_LS_STORE) refuse(w, p, "nothing fills it");
     return w->status == MLSYS_OK;
 }
 
@@ -65,9 +64,9 @@ static bool find_chain(mlsi_nest *w, producer *p) {
     bool used[MLSYS_MAX_DIMS] = {false};
     for (int d = 0; d < b->rank; d++) {
         int at = 0;
-        while (at < n && (used[at] || w->vars[w->stmts[loops[at]].var].code !=
-                                          w->stmts[p->store].index[d] ||
-                          w->vars[w->stmts[loops[at]].var].extent != b->dims[d]))
+        while (at < n &&
+               (used[at] || w->vars[w->stmts[loops[at]].var].code != w->stmts[p->store].index[d] ||
+                w->vars[w->stmts[loops[at]].var].extent != b->dims[d]))
             at++;
         if (at == n) return refuse(w, p, "its elements are not filled one by one");
         used[at] = true;
@@ -87,8 +86,7 @@ static bool is_own(mlsi_nest *w, const producer *p, int32_t i) {
     case MLSI_LS_IF:
     case MLSI_LS_ALLOC:
     case MLSI_LS_ACC: return true;
-    case MLSI_LS_ADD:
-        return mlsi_edit_inside(w, mlsi_edit_opening(w, MLSI_LS_ACC, s->ref), p->top);
+    case MLSI_LS_ADD: return mlsi_edit_inside(w, mlsi_edit_opening(w, MLSI_LS_ACC, s->ref), p->top);
     case MLSI_LS_STORE:
         return i == p->store ||
                mlsi_edit_inside(w, mlsi_edit_opening(w, MLSI_LS_ALLOC, s->ref), p->top);

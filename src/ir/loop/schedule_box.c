@@ -2,6 +2,8 @@
 #include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 /* ---- boxes ------------------------------------------------------------------------------------------------- */
@@ -38,17 +40,16 @@ static void widen(mlsi_nest *w, const mlsi_edit_vars *inside, int64_t index, spa
     int64_t lo, hi;
     if (s->whole) return;
     s->whole = !subscript_bounds(w, inside, index, &lo, &hi) ||
-               (s->any && (!choose(w, s->lo, lo, false, &lo) ||
-                           !choose(w, s->hi, hi, true, &hi)));
+               (s->any && (!choose(w, s->lo, lo, false, &lo) || !choose(w, s->hi, hi, true, &hi)));
     s->lo = lo, s->hi = hi, s->any = true;
 }
 
 /* base and extent of an axis, all of it where the span is not one of a size known before the loops. */
-static void set_axis(mlsi_nest *w, const span *s, int64_t dim,
-                     mlsi_box *r, int d) {
+static void set_axis(mlsi_nest *w, const span *s, int64_t dim, mlsi_box *r, int d) {
     int64_t extent = 0, least, most, end, left;
     bool whole = s->whole || !mlsi_index_op(w, '-', s->hi, s->lo, &extent) ||
                  !mlsi_index_op(w, '+', extent, 1, &extent) || !only_shape_symbols(w, extent);
+    if (!whole && mlsi_fault(MLSI_FAULT_SCHEDULE_BOX) && extent > 1) extent--;
     if (!whole) {
         mlsi_dim_range(&w->tab, extent, &least, &most);
         whole = least < 0;

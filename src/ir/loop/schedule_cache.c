@@ -46,8 +46,10 @@ static int32_t fill(mlsi_nest *w, int32_t from, int32_t to, const mlsi_box *r) {
         if (s < 0) return -1;
         at[d] = w->vars[w->stmts[s].var].code;
         source[d] = mlsi_nest_index(w, '+', r->base[d], at[d]);
-        if (top < 0) top = s;
-        else mlsi_edit_append(w, inner, s);
+        if (top < 0)
+            top = s;
+        else
+            mlsi_edit_append(w, inner, s);
         inner = s;
     }
     for (int d = 0; d < r->rank && w->status == MLSYS_OK; d++) {
@@ -82,8 +84,8 @@ void mlsi_edit_cache_read(mlsi_nest *w, const mlsi_step *s) {
                          s->names[1], b.name);
     if (w->status != MLSYS_OK) return;
     if (mlsi_fault(MLSI_FAULT_SCHEDULE_CACHE_CLIP)) memset(r.clipped, 0, sizeof r.clipped);
-    int32_t to = mlsi_edit_new_local(w, "cache_read", s->results[0], b.dtype, r.rank, r.extent,
-                                     &alloc);
+    int32_t to =
+        mlsi_edit_new_local(w, "cache_read", s->results[0], b.dtype, r.rank, r.extent, &alloc);
     if (to < 0) return;
     mlsi_edit_redirect(w, loop, buffer, to, true, false, r.base);
     mlsi_edit_prepend(w, loop, fill(w, buffer, to, &r));
@@ -170,8 +172,10 @@ static int32_t copy_out(mlsi_nest *w, int32_t store, int32_t to, int n, const in
         made = mlsi_edit_new(w, s.kind);
         if (made < 0) return -1;
         w->stmts[made] = s;
-        if (top < 0) top = made;
-        else mlsi_edit_append(w, inner, made);
+        if (top < 0)
+            top = made;
+        else
+            mlsi_edit_append(w, inner, made);
         inner = made;
     }
     return top;
@@ -195,8 +199,8 @@ void mlsi_edit_cache_write(mlsi_nest *w, const mlsi_step *s) {
     int n = path_to(w, loop, store, path, 32);
     check_path(w, loop, store, n, path);
     if (w->status != MLSYS_OK || !mlsi_edit_box(w, loop, buffer, true, &r)) return;
-    int32_t to = mlsi_edit_new_local(w, "cache_write", s->results[0], b.dtype, r.rank, r.extent,
-                                     &alloc);
+    int32_t to =
+        mlsi_edit_new_local(w, "cache_write", s->results[0], b.dtype, r.rank, r.extent, &alloc);
     if (to < 0) return;
     int32_t copy = copy_out(w, store, to, n, path, &r);
     mlsi_edit_redirect(w, loop, buffer, to, false, true, r.base);

@@ -163,8 +163,7 @@ int32_t mlsi_edit_new_if(mlsi_nest *w, int64_t lo, int64_t index, int64_t hi) {
 
 int32_t mlsi_edit_new_local(mlsi_nest *w, const char *what, const char *name, mlsys_dtype dtype,
                             int rank, const int64_t *dims, int32_t *alloc) {
-    mlsi_loop_buffer b = {
-        .scope = MLSI_SCOPE_LOCAL, .dtype = dtype, .rank = rank, .param = -1};
+    mlsi_loop_buffer b = {.scope = MLSI_SCOPE_LOCAL, .dtype = dtype, .rank = rank, .param = -1};
     if (!check_name(w, what, name)) return -1;
     if (rank) memcpy(b.dims, dims, sizeof *dims * (size_t)rank);
     *alloc = mlsi_edit_new(w, MLSI_LS_ALLOC);

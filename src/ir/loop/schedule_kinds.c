@@ -40,14 +40,14 @@ static void check_around(mlsi_nest *w, const char *what, int32_t s) {
         mlsi_loop_kind outer = w->stmts[p].loop;
         bool cpu = outer == MLSI_LOOP_PARALLEL || outer == MLSI_LOOP_VECTOR;
         bool refused = false;
-        if (inner == MLSI_LOOP_VECTOR) refused = outer == MLSI_LOOP_VECTOR || outer >= MLSI_LOOP_GRID;
+        if (inner == MLSI_LOOP_VECTOR)
+            refused = outer == MLSI_LOOP_VECTOR || outer >= MLSI_LOOP_GRID;
         if (inner == MLSI_LOOP_BLOCK) refused = cpu || outer >= MLSI_LOOP_BLOCK;
         if (inner == MLSI_LOOP_LANE) refused = cpu || outer == MLSI_LOOP_LANE;
         if (refused)
-            mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
-                             "%s: loop %s cannot be %s inside of %s, which is %s", what,
-                             mlsi_edit_name(w, s), kind_name(inner), mlsi_edit_name(w, p),
-                             kind_name(outer));
+            mlsi_edit_refuse(
+                w, MLSYS_E_UNSUPPORTED, "%s: loop %s cannot be %s inside of %s, which is %s", what,
+                mlsi_edit_name(w, s), kind_name(inner), mlsi_edit_name(w, p), kind_name(outer));
     }
 }
 

@@ -112,10 +112,9 @@ void mlsi_edit_fuse(mlsi_nest *w, const mlsi_step *s) {
         mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "fuse: the extent of %s depends on %s", y.name,
                          x.name);
     mlsi_dim_range(&w->tab, y.extent, &lo, &hi);
-    if (lo < 1)
-        mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "fuse: the extent of %s may be 0", y.name);
-    int32_t f = mlsi_edit_new_var(w, "fuse", s->results[0],
-                                  mlsi_nest_index(w, '*', x.extent, y.extent));
+    if (lo < 1) mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "fuse: the extent of %s may be 0", y.name);
+    int32_t f =
+        mlsi_edit_new_var(w, "fuse", s->results[0], mlsi_nest_index(w, '*', x.extent, y.extent));
     if (w->status != MLSYS_OK) return;
     int64_t code = w->vars[f].code;
     if (x.symbol >= 0) {
@@ -164,8 +163,8 @@ static void check_extents(mlsi_nest *w, const order *o) {
             const mlsi_loop_var *x = &w->vars[w->stmts[o->loops[i]].var];
             const mlsi_loop_var *y = &w->vars[w->stmts[o->loops[j]].var];
             if (o->to[i] > o->to[j] && mlsi_dim_names(&w->tab, y->extent, x->symbol))
-                mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
-                                 "reorder: the extent of %s depends on %s", y->name, x->name);
+                mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "reorder: the extent of %s depends on %s",
+                                 y->name, x->name);
         }
 }
 
@@ -209,7 +208,8 @@ static bool find_order(mlsi_nest *w, const char *what, int count, const int32_t 
     return w->status == MLSYS_OK;
 }
 
-static void reorder(mlsi_nest *w, const char *what, int count, const char (*names)[MLSI_STEP_NAME]) {
+static void reorder(mlsi_nest *w, const char *what, int count,
+                    const char (*names)[MLSI_STEP_NAME]) {
     int32_t named[MLSI_STEP_NAMES];
     order o = {.n = 0};
     mlsi_ls old[MLSI_EDIT_VARS];

@@ -8,13 +8,15 @@
 #include "ir/loop/schedule_edit.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
 enum { SEGMENT = 256 };
 
 typedef struct pattern {
-    int32_t i, j, k, outer; /* loops; outer: the reduction's outermost one, k itself when there is one */
+    int32_t i, j, k,
+        outer; /* loops; outer: the reduction's outermost one, k itself when there is one */
     int32_t add, acc;
     int32_t a, b; /* LOADs */
     int64_t m, n, depth;
@@ -26,7 +28,9 @@ static bool refuse(mlsi_nest *w, const pattern *p, const char *why) {
                             mlsi_edit_name(w, p->k), why);
 }
 
-static int64_t code_of(const mlsi_nest *w, int32_t loop) { return w->vars[w->stmts[loop].var].code; }
+static int64_t code_of(const mlsi_nest *w, int32_t loop) {
+    return w->vars[w->stmts[loop].var].code;
+}
 static int32_t symbol_of(const mlsi_nest *w, int32_t loop) {
     return w->vars[w->stmts[loop].var].symbol;
 }
@@ -144,8 +148,10 @@ static int32_t clear(mlsi_nest *w, const pattern *p, int32_t c) {
         at[d] = code_of(w, loops[d]);
     }
     mlsys_dtype dtype = w->buffers[c].dtype;
-    int32_t value = mlsi_dtype_is_float(dtype) ? mlsi_nest_float(w, dtype, -0.0)
-                                               : mlsi_nest_int(w, dtype, 0);
+    int32_t value =
+        mlsi_dtype_is_float(dtype)
+            ? mlsi_nest_float(w, dtype, mlsi_fault(MLSI_FAULT_SCHEDULE_PLUS_ZERO) ? 0.0 : -0.0)
+            : mlsi_nest_int(w, dtype, 0);
     int32_t store = mlsi_edit_new(w, MLSI_LS_STORE);
     if (store < 0) return -1;
     w->stmts[store].ref = c;
@@ -189,8 +195,8 @@ void mlsi_edit_tensorize(mlsi_nest *w, const mlsi_step *s) {
     if (w->status != MLSYS_OK) return;
     if (!match_loops(w, &p) || !match_positions(w, &p) || !match_operands(w, &p)) return;
     const int64_t dims[2] = {p.m, p.n};
-    int32_t c = mlsi_edit_new_local(w, "tensorize", s->results[0], w->accs[p.acc].dtype, 2, dims,
-                                    &alloc);
+    int32_t c =
+        mlsi_edit_new_local(w, "tensorize", s->results[0], w->accs[p.acc].dtype, 2, dims, &alloc);
     if (c < 0) return;
     int32_t fill = clear(w, &p, c), a = origin(w, &p, p.a), b = origin(w, &p, p.b);
     int32_t mma = mlsi_edit_new(w, MLSI_LS_MMA);

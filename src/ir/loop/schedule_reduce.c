@@ -20,9 +20,10 @@ static const char *no_partial_results(const mlsi_acc *a, int64_t c) {
     switch (a->kind) {
     case MLSI_ACC_SUM:
     case MLSI_ACC_PROD:
-        return rounds && c != CHUNK ? "sums and products of floats have partial results of runs "
-                                      "of 4096 only"
-                                    : NULL;
+        return rounds && c != CHUNK && !mlsi_fault(MLSI_FAULT_SCHEDULE_RUN_LENGTH)
+                   ? "sums and products of floats have partial results of runs "
+                     "of 4096 only"
+                   : NULL;
     case MLSI_ACC_DOT:
         return rounds ? "products along K of floats are added one segment after the other" : NULL;
     case MLSI_ACC_ARGMAX:
@@ -40,7 +41,8 @@ static int32_t find_add(mlsi_nest *w, int32_t loop) {
             mlsi_edit_inside(w, mlsi_edit_opening(w, MLSI_LS_ACC, s->ref), loop))
             continue;
         if (found >= 0)
-            mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "rfactor: loop %s adds terms at several places",
+            mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
+                             "rfactor: loop %s adds terms at several places",
                              mlsi_edit_name(w, loop));
         found = *i;
     }
@@ -78,10 +80,10 @@ static int64_t run_length(mlsi_nest *w, int32_t loop, int64_t position, int64_t 
 static int64_t run_count(mlsi_nest *w, const mlsi_loop_var *k, int64_t c, int64_t count) {
     int64_t missing = mlsi_nest_index(w, '-', mlsi_nest_index(w, '*', k->extent, c), count), left;
     if (missing == 0 || mlsi_fault(MLSI_FAULT_SCHEDULE_LAST_RUN)) return c;
-    if (!mlsi_index_at_least(w, missing, 0) ||
-        !mlsi_index_op(w, '-', c - 1, missing, &left) || !mlsi_index_at_least(w, left, 0))
-        mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED, "rfactor: loop %s does not cut the terms into runs",
-                         k->name);
+    if (!mlsi_index_at_least(w, missing, 0) || !mlsi_index_op(w, '-', c - 1, missing, &left) ||
+        !mlsi_index_at_least(w, left, 0))
+        mlsi_edit_refuse(w, MLSYS_E_UNSUPPORTED,
+                         "rfactor: loop %s does not cut the terms into runs", k->name);
     int64_t last = mlsi_nest_index(w, '/', mlsi_nest_index(w, '+', k->code, 2),
                                    mlsi_nest_index(w, '+', k->extent, 1));
     return mlsi_nest_index(w, '-', c, mlsi_nest_index(w, '*', last, missing));

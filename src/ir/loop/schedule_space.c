@@ -285,8 +285,7 @@ mlsys_status mlsi_schedule_space_mutate(const mlsi_schedule_space *s, const mlsi
             if (below(seed, number, &at, 4) == 0) p.option[c] = second->option[c];
         for (int more = 1 + below(seed, number, &at, 2); more; more--) {
             int32_t c = below(seed, number, &at, s->n_choices);
-            p.option[c] = (p.option[c] + 1 +
-                           below(seed, number, &at, s->choices[c].options - 1)) %
+            p.option[c] = (p.option[c] + 1 + below(seed, number, &at, s->choices[c].options - 1)) %
                           s->choices[c].options;
         }
         if (!memcmp(&p, parent, sizeof p)) continue;

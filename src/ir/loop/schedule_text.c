@@ -34,8 +34,7 @@ typedef struct reader {
 } reader;
 
 static bool fail(reader *r, const char *what) {
-    if (r->st == MLSYS_OK)
-        r->st = mlsi_fail(MLSYS_E_ARG, "schedule: %s at \"%.40s\"", what, r->p);
+    if (r->st == MLSYS_OK) r->st = mlsi_fail(MLSYS_E_ARG, "schedule: %s at \"%.40s\"", what, r->p);
     return false;
 }
 
