@@ -114,7 +114,7 @@ OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
 # The vocabulary of generated code, as text inside the library.
 GEN_TEXT := $(OUT)/gen/gen_text.c
 OBJ += $(OUT)/obj/gen_text.o
-$(GEN_TEXT): tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc)
+$(GEN_TEXT): tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) src/core/small_float.h src/core/philox.h
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_text cpu/gen.h >$@
 $(OUT)/obj/gen_text.o: $(GEN_TEXT) $(OUT)/flags
@@ -232,7 +232,7 @@ check-faults: ## plant each listed defect in turn: its test must fail
 	@tests/faults.sh
 # What tools/mutate_gradients.py links its mutants with; in a folder of its own.
 MUTANTS_BUILD ?= build-mutants
-MUTANT_SUITES := conformance/check_gradients unit/check_gradient unit/check_gradient_values \
+MUTANT_SUITES := conformance/check_gradients unit/check_gradient unit/check_gradient_values unit/check_gradient_rules \
   e2e/check_checkpoint unit/check_kernel_attention_grad conformance/check_programs
 check-mutants: ## share of small wrong changes of gradient rules that the suites notice: ARGS="--count 200 --seed 1"
 	@$(MAKE) BUILD=$(MUTANTS_BUILD) CONFIG=release $(MUTANT_SUITES:%=$(MUTANTS_BUILD)/release/tests/%)

@@ -2,8 +2,8 @@
  * block-quantised matmul, attention. See docs/bench.md. */
 #include "support/blas_peer.h"
 #include "support/one_op.h"
+#include "support/rates.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,49 +100,12 @@ static const one_op_case more_cases[] = {
     QUANT("quant_matmul q6_k 512x640x2048", MLSYS_Q6_K, 512, 640, 2048),
 };
 
-/* A transcendental function counts as one operation. */
-static double operations(const mlsys_cost *c) { return (double)(c->flops + c->transcendentals); }
-
-/* ---- one line ----------------------------------------------------------------------------------
- */
-
-typedef struct roof {
-    double seconds;
-    const char *name;
-} roof;
-
-/* The least time that arithmetic and compulsory traffic allow. The level that holds all operands
- * gives a read and a copy rate; a copy is half reads and half writes, which gives the cost of a
- * written byte. */
-static roof roof_of(const bench_program *p, const mlsys_cost *c, bench_cache cache, int threads) {
-    double reads = (double)c->bytes_read, writes = (double)c->bytes_written;
-    uint64_t set = cache == BENCH_COLD ? UINT64_MAX : c->bytes_read + c->bytes_written;
-    double read = 1 / bench_bandwidth(&p->limits, BENCH_LIMIT_READ, threads, set);
-    double write = fmax(2 / bench_bandwidth(&p->limits, BENCH_LIMIT_COPY, threads, set) - read, 0);
-    double traffic = reads * read + writes * write;
-    double arithmetic = operations(c) / bench_peak_flops(&p->limits, NULL, threads);
-    return arithmetic > traffic ? (roof){arithmetic, "arithmetic"} : (roof){traffic, "bandwidth"};
-}
-
-static void print_line(const bench_subject *s, const bench_result *r, const bench_summary *t,
-                       const mlsys_cost *c, const roof *top) {
-    printf("%-34s %-6s %-4s %d  ", s->name, bench_boundary_name(s->boundary),
-           bench_cache_name(s->cache), s->threads);
-    if (r->verdict.judgement != BENCH_PASS) {
-        printf("WRONG, no time: %s\n", r->verdict.finding);
-        return;
-    }
-    printf("%9.1f us  p95 %9.1f  +-%3.0f %%  %7.1f GF/s  %6.1f GB/s  %3.0f %% of %s%s\n",
-           t->median * 1e6, t->p95 * 1e6, 50 * bench_spread(t), operations(c) / t->median * 1e-9,
-           (double)(c->bytes_read + c->bytes_written) / t->median * 1e-9,
-           100 * top->seconds / t->median, top->name, r->cpu_share < 0.9 ? "  (disturbed)" : "");
-}
+/* ---- one line ------------------------------------------------------------------------------ */
 
 static void report(bench_program *p, const one_op *o, const bench_subject *s,
                    const bench_result *r) {
     bench_summary t = bench_result_summary(r, (uint64_t)p->seed);
-    double bytes = (double)(o->cost.bytes_read + o->cost.bytes_written);
-    roof top = roof_of(p, &o->cost, s->cache, s->threads);
+    bench_roof top = bench_cost_roof(p, &o->cost, s);
     bench_record record = {NULL, 0, 0};
     char shapes[BENCH_TEXT];
     one_op_shapes(o->what, shapes, sizeof shapes);
@@ -153,23 +116,17 @@ static void report(bench_program *p, const one_op *o, const bench_subject *s,
     if (p->plant) bench_set_flag(&record, "planted", true);
     if (r->verdict.judgement == BENCH_PASS) {
         bench_set_text(&record, "kernel", o->kernel);
-        bench_set_number(&record, "flops", (double)o->cost.flops);
-        bench_set_number(&record, "transcendentals", (double)o->cost.transcendentals);
-        bench_set_number(&record, "bytes", bytes);
-        bench_set_number(&record, "intensity", operations(&o->cost) / bytes);
-        bench_set_number(&record, "gflops", operations(&o->cost) / t.median * 1e-9);
-        bench_set_number(&record, "gbytes_s", bytes / t.median * 1e-9);
-        bench_set_number(&record, "roof_seconds", top.seconds);
-        bench_set_number(&record, "roof_percent", 100 * top.seconds / t.median);
-        bench_set_text(&record, "roof", top.name);
+        bench_set_rates(&record, &t, &o->cost, &top);
         if (s->cache == BENCH_WARM && s->boundary == BENCH_KERNEL)
-            bench_roofline_add(&p->roofline, s->name, operations(&o->cost) / bytes,
-                               operations(&o->cost) / t.median, s->threads);
+            bench_roofline_add(&p->roofline, s->name,
+                               bench_operations(&o->cost) /
+                                   (double)(o->cost.bytes_read + o->cost.bytes_written),
+                               bench_operations(&o->cost) / t.median, s->threads);
     } else {
         p->wrong++;
     }
     bench_report_add(&p->report, BENCH_RECORD_RESULT, &record);
-    print_line(s, r, &t, &o->cost, &top);
+    bench_print_rates(s, r, &t, &o->cost, &top);
     fflush(stdout);
 }
 

@@ -163,6 +163,14 @@ OP_CASE(reduce_sum, "N", "T[4,7,3]", "axes=[0,-1], keep=true", 1)
 OP_CASE(reduce_sum, "N", "T[3,0]", "axes=[1]", 1)
 OP_CASE(reduce_sum, "N", "T[]", "", 1)
 OP_CASE(reduce_sum, "N", "T[0,5]", "axes=[1]", 1)
+OP_CASE(batch_sum, "F", "T[9001]:finite", "", 1)
+OP_CASE(batch_sum, "F", "T[300,7]:finite", "axes=[0]", 1)
+OP_CASE(batch_sum, "F", "T[600,33]:small; T[33]:small", "axes=[0]", 1)
+OP_CASE(batch_sum, "F", "T[4,3,70]; T[3]", "axes=[0,-1]", 1)
+OP_CASE(batch_sum, "F", "T[0,5]; T[5]", "axes=[0]", 1)
+OP_CASE(batch_sum, "F", "T[]", "", 1)
+OP_CASE(batch_sum, "F", "T[2,7]; _", "axes=[1]", 1)
+OP_CASE(batch_sum, "G", "T[300,17]:finite; f32[17]:finite", "axes=[0], dtype=f32", 1)
 OP_CASE(reduce_prod, "N", "T[257]:small", "", 1)
 OP_CASE(reduce_prod, "N", "T[3,7,5]", "axes=[0,2]", 1)
 OP_CASE(reduce_prod, "N", "T[2,0]", "axes=[1], keep=true", 1)
@@ -202,6 +210,15 @@ OP_CASE(dot_general, "G", "T[3,17]:small; T[17,2]:small",
 OP_CASE(dot_general, "", "i8[3,37]; i8[37,5]", "lhs_contract=[1], rhs_contract=[0], dtype=i32", 1)
 OP_CASE(dot_general, "", "f32[3,37]:small; f16[37,5]:small", "lhs_contract=[1], rhs_contract=[0]",
         1)
+OP_CASE(dot_general, "N", "T[5,7]:finite; T[7,3]:finite; T[5,3]",
+        "lhs_contract=[1], rhs_contract=[0]", 1)
+OP_CASE(dot_general, "F", "T[3,600]:finite; T[600,37]:finite; T[3,37]:finite",
+        "lhs_contract=[1], rhs_contract=[0]", 1)
+OP_CASE(dot_general, "N", "T[4,0]; T[0,4]; T[4,4]", "lhs_contract=[1], rhs_contract=[0]", 1)
+OP_CASE(dot_general, "G", "T[9,517]:small; T[517,2]:small; f32[9,2]:small",
+        "lhs_contract=[1], rhs_contract=[0], dtype=f32", 1)
+OP_CASE(dot_general, "", "f32[3,37]:small; f32[37,5]:small; _",
+        "lhs_contract=[1], rhs_contract=[0]", 1)
 OP_CASE(matmul, "N", "T[5,7]:finite; T[7,3]:finite", "", 1)
 OP_CASE(matmul, "F", "T[7,300]:finite; T[11,300]:finite", "transpose_b=true", 1)
 OP_CASE(matmul, "F", "T[33,1]; T[1,17]", "", 1)
@@ -232,8 +249,13 @@ OP_CASE(conv, "F", "T[2,3,5]:small; T[3,2,3]:small",
         "transposed=true, strides=[2], pads=[1,0], output_pads=[1]", 1)
 OP_CASE(conv, "F", "T[1,4,3,4]:small; T[4,2,2,3]:small",
         "transposed=true, groups=2, dilations=[2,1]", 1)
+OP_CASE(conv, "F", "T[1,2,7,5]:small; T[3,2,3,2]:small; T[1,3,5,4]:small", "", 1)
+OP_CASE(conv, "", "f32[3,40,9]; f32[33,40,8]:small; f32[3,33,2]:small", "", 1)
+OP_CASE(conv, "", "f32[2,5,70]; f32[3,5,3]:small; f32[2,3,68]:small", "", 1)
+OP_CASE(conv, "F", "T[1,0,7]; T[4,0,3]; T[1,4,5]", "", 1)
 OP_CASE(conv, "F", "T[0,3,7]; T[4,3,3]", "", 1)
 OP_CASE(conv, "F", "T[1,0,7]; T[4,0,3]", "", 1)
+OP_CASE(conv, "F", "T[1,2,0]; T[3,2,2]", "pads=[1,1]", 1)
 OP_CASE(conv, "F", "T[1,2,3,3,3]:small; T[2,2,2,2,2]:small", "", 1)
 OP_CASE(conv, "", "f32[3,7,9,8]:small; f32[37,7,7,7]:small", "", 1)
 OP_CASE(conv, "", "f32[5,40,12]; f32[33,40,8]:small", "strides=[2], dilations=[1]", 1)
@@ -250,6 +272,9 @@ OP_CASE(pool, "F", "T[2,2,8]:finite",
         "kind=average, kernel=[3], strides=[3], pads=[1,0], ceil_mode=true", 1)
 OP_CASE(pool, "F", "T[1,2,11]:finite", "kernel=[3], dilations=[3], strides=[2], pads=[1,3]", 1)
 OP_CASE(pool, "F", "T[1,0,4]", "kind=sum, kernel=[2]", 1)
+OP_CASE(pool, "F", "T[1,2,0]", "kind=sum, kernel=[2], pads=[1,1]", 1)
+OP_CASE(pool, "F", "T[1,2,9]:finite", "kernel=[1], strides=[2], pads=[0,1]", 1)
+OP_CASE(pool, "F", "T[1,9,4,4]:finite", "kernel=[3,3], strides=[2,2], pads=[0,0,1,1]", 1)
 OP_CASE(pool_grad, "F", "T[2,3,6,4]:small; T[2,3,3,2]:small; T[2,3,3,2]:small",
         "kernel=[2,2], strides=[2,2]", 1)
 OP_CASE(pool_grad, "F", "T[2,3,7,5]:const(2); T[2,3,3,2]:const(2); T[2,3,3,2]",
@@ -399,6 +424,7 @@ OP_CASE(attention, "F",
 OP_CASE(attention, "F", "T[1,2,1,4]:any; T[1,3,1,4]:any; T[1,3,1,4]:any", "", 1)
 OP_CASE(attention, "F", "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]", "lse=true", 2)
 OP_CASE(attention, "F", "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]", "", 1)
+OP_CASE(attention, "F", "T[1,2,0,4]; T[1,3,0,4]; T[1,3,0,4]; T[2,3]:small", "lse=true", 2)
 OP_CASE(attention, "", "f32[1,3,4,8]:small; f16[1,70,2,8]:small; f16[1,70,2,8]:small",
         "causal=bottom_right", 1)
 OP_CASE(attention_grad, "G",
@@ -448,6 +474,8 @@ OP_CASE(attention_grad, "G",
         "T[1,2,1,4]; T[1,0,1,4]; T[1,0,1,4]; _; _; T[1,2,1,4]; f32[1,1,2]; T[1,2,1,4]", "", 3)
 OP_CASE(attention_grad, "G",
         "T[0,2,1,4]; T[0,3,1,4]; T[0,3,1,4]; _; _; T[0,2,1,4]; f32[0,1,2]; T[0,2,1,4]", "", 3)
+OP_CASE(attention_grad, "G",
+        "T[1,2,0,4]; T[1,3,0,4]; T[1,3,0,4]; _; _; T[1,2,0,4]; f32[1,0,2]; T[1,2,0,4]", "", 3)
 OP_CASE(attention_grad, "",
         "f32[1,150,2,8]:small; f32[1,70,1,8]:small; f32[1,70,1,8]:small; _; _; "
         "f32[1,150,2,8]:small; f32[1,2,150]:small; f32[1,150,2,8]:small",

@@ -175,6 +175,14 @@ OP_BAD(random, "i64[]; i64[]", "dtype=f16, shape=[3], kind=uniform", 1, MLSYS_E_
 OP_BAD(reduce_sum, "bool[3]", "", 1, MLSYS_E_DTYPE, "reduce_sum: operand 0 (x): dtype bool")
 OP_BAD(reduce_sum, "f32[3]", "axes=[1]", 1, MLSYS_E_ARG, "axes 1 outside [-1,1)")
 OP_BAD(reduce_sum, "f32[3,2]", "axes=[1,-1]", 1, MLSYS_E_ARG, "axes: 1 is named twice")
+OP_BAD(batch_sum, "i32[3]", "", 1, MLSYS_E_DTYPE, "batch_sum: operand 0 (x): dtype i32")
+OP_BAD(batch_sum, "f32[3,2]", "axes=[2]", 1, MLSYS_E_ARG, "axes 2 outside [-2,2)")
+OP_BAD(batch_sum, "f32[3]", "dtype=f64", 1, MLSYS_E_DTYPE, "cannot hold sums of f32")
+OP_BAD(batch_sum, "f32[3]", "dtype=i32", 1, MLSYS_E_DTYPE, "cannot hold sums of f32")
+OP_BAD(batch_sum, "f32[3,2]; f32[3]", "axes=[0]", 1, MLSYS_E_SHAPE,
+       "batch_sum: operand 1 (addend): f32[3], expected f32[2]")
+OP_BAD(batch_sum, "f16[3,2]; f32[2]", "axes=[0]", 1, MLSYS_E_DTYPE,
+       "batch_sum: operand 1 (addend): f32[2], expected f16[2]")
 OP_BAD(reduce_prod, "bool[3]", "", 1, MLSYS_E_DTYPE, "reduce_prod: operand 0")
 OP_BAD(reduce_prod, "f32[]", "axes=[0]", 1, MLSYS_E_ARG, "axes 0 outside [0,0)")
 OP_BAD(reduce_and, "bool[2]", "axes=[-2]", 1, MLSYS_E_ARG, "axes -2 outside [-1,1)")
@@ -206,6 +214,10 @@ OP_BAD(dot_general, "f32[2,3]; f32[3,5]",
        "lhs axis 1 is named twice")
 OP_BAD(dot_general, "f32[2,3]; f32[3,5]", "lhs_contract=[2], rhs_contract=[0]", 1, MLSYS_E_ARG,
        "lhs axis 2 outside [-2,2)")
+OP_BAD(dot_general, "f32[2,3]; f32[3,5]; f32[5,2]", "lhs_contract=[1], rhs_contract=[0]", 1,
+       MLSYS_E_SHAPE, "dot_general: operand 2 (addend): f32[5,2], expected f32[2,5]")
+OP_BAD(dot_general, "f16[2,3]; f16[3,5]; f32[2,5]", "lhs_contract=[1], rhs_contract=[0]", 1,
+       MLSYS_E_DTYPE, "dot_general: operand 2 (addend): f32[2,5], expected f16[2,5]")
 OP_BAD(dot_general, "f32[2,3]; f64[3,5]", "lhs_contract=[1], rhs_contract=[0]", 1, MLSYS_E_DTYPE,
        "dot_general: operand 1 (rhs): dtype f64")
 OP_BAD(dot_general, "f32[2,3]; f32[3,5]", "lhs_contract=[1], rhs_contract=[0], dtype=i32", 1,
@@ -234,6 +246,11 @@ OP_BAD(conv, "f32[1,3,7]; f32[4,3,3]", "pads=[1]", 1, MLSYS_E_ARG,
        "attribute pads: 1 entries, expected 2")
 OP_BAD(conv, "f32[1,4,7]; f32[3,2,3]", "groups=2", 1, MLSYS_E_SHAPE, "does not fit the channels")
 OP_BAD(conv, "i32[1,3,7]; i32[4,3,3]", "", 1, MLSYS_E_DTYPE, "conv: operand 0 (x): dtype i32")
+OP_BAD(conv, "f32[1,3,7]; f32[3,4,3]", "transposed=true, strides=[2], output_pads=[B]", 1,
+       MLSYS_E_ARG, "output_pads: B outside [0,2)")
+OP_BAD(pad, "f32[L]", "low=[0], high=[-B]", 1, MLSYS_E_SHAPE, "may be negative")
+OP_BAD(conv, "f32[1,3,7]; f32[4,3,3]; f32[4,5]", "", 1, MLSYS_E_SHAPE,
+       "conv: operand 2 (addend): f32[4,5], expected f32[1,4,5]")
 OP_BAD(conv, "f32[1,3,7]; f32[4,3,0]", "", 1, MLSYS_E_SHAPE, "kernel: extent 0")
 OP_BAD(conv, "f32[1,3,7]; f32[3,4,3]", "transposed=true, output_pads=[1]", 1, MLSYS_E_ARG,
        "output_pads: 1 outside [0,1)")

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITES = ["conformance/check_gradients", "unit/check_gradient", "unit/check_gradient_values", "e2e/check_checkpoint",
-          "unit/check_kernel_attention_grad", "conformance/check_programs"]
+SUITES = ["conformance/check_gradients", "unit/check_gradient", "unit/check_gradient_values", "unit/check_gradient_rules",
+          "e2e/check_checkpoint", "unit/check_kernel_attention_grad", "conformance/check_programs",
+          "unit/check_accumulation", "unit/check_symbolic_windows"]
 FILLS = ["pattern", "zero"]  # of variables without a value
 EQUIVALENT = ROOT / "tools/equivalent_mutants.txt"
 GOAL = 0.95

@@ -157,6 +157,19 @@ double bench_bandwidth(const bench_limits *l, bench_limit_kind kind, int threads
     return memory ? memory->rate.max : NAN;
 }
 
+/* A level gives a read and a copy rate; a copy is half reads and half writes, which gives the cost of a written
+ * byte. */
+bench_roof bench_roof_of(const bench_limits *l, double operations, double reads, double writes,
+                         bool cold, int threads) {
+    uint64_t set = cold ? UINT64_MAX : (uint64_t)(reads + writes);
+    double read = 1 / bench_bandwidth(l, BENCH_LIMIT_READ, threads, set);
+    double write = fmax(2 / bench_bandwidth(l, BENCH_LIMIT_COPY, threads, set) - read, 0);
+    double traffic = reads * read + writes * write;
+    double arithmetic = operations / bench_peak_flops(l, NULL, threads);
+    return arithmetic > traffic ? (bench_roof){arithmetic, "arithmetic"}
+                                : (bench_roof){traffic, "bandwidth"};
+}
+
 static const char *kind_name(bench_limit_kind k) {
     return k == BENCH_LIMIT_FMA ? "FMA" : k == BENCH_LIMIT_READ ? "read" : "copy";
 }

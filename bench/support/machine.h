@@ -51,6 +51,14 @@ void bench_limits_again(const bench_limits *l, bool quick, double *fma, double *
 double bench_peak_flops(const bench_limits *l, const char *isa, int threads);
 /* Bandwidth of the smallest level that holds `bytes` in all (UINT64_MAX: memory). */
 double bench_bandwidth(const bench_limits *l, bench_limit_kind kind, int threads, uint64_t bytes);
+/* The least time that arithmetic and compulsory traffic allow. */
+typedef struct bench_roof {
+    double seconds;
+    const char *name; /* "arithmetic" or "bandwidth" */
+} bench_roof;
+/* Bytes read and written once each; cold: from memory, else from the level that holds them all. */
+bench_roof bench_roof_of(const bench_limits *l, double operations, double reads, double writes,
+                         bool cold, int threads);
 void bench_limits_print(const bench_limits *l);
 bool bench_limits_report(const bench_limits *l, bench_report *report);
 

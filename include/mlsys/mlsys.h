@@ -524,8 +524,8 @@ MLSYS_API mlsys_status mlsys_trainer_create(mlsys_graph g, mlsys_value loss, int
                                             const mlsys_value *params, const mlsys_tensor *initial,
                                             mlsys_stream stream, mlsys_config config,
                                             mlsys_trainer *out);
-/** One batch; with "accumulate" k, every k-th call updates, by the mean of k gradients. loss: of this batch;
- *  may be NULL. A step whose gradients are not finite (their norm, in f32) changes nothing but the loss scale
+/** One batch; with "accumulate" k, every k-th call updates, by the mean of k gradients ("accumulate_mean" 0: by
+ *  their sum); when they have the bits of one batch's, docs/training.md says. loss: of this batch; may be NULL. A step whose gradients are not finite (their norm, in f32) changes nothing but the loss scale
  *  and the counts of calls and of skipped steps. After a failure the state is as before. */
 MLSYS_API mlsys_status mlsys_trainer_step(mlsys_trainer t, int32_t n_in, const mlsys_tensor *in,
                                           double *loss);

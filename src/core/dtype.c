@@ -56,52 +56,8 @@ const mlsys_dtype *mlsi_dtype_all(int *n) {
 
 /* ---- small floats: one routine for all formats ----------------------------------------------- */
 
-typedef struct small_float {
-    int exp_bits, man_bits;
-    bool has_inf; /* all-ones exponent means inf/NaN; else only the all-ones pattern is NaN */
-} small_float;
-
-static const small_float F16 = {5, 10, true}, BF16 = {8, 7, true}, E4M3 = {4, 3, false},
-                         E5M2 = {5, 2, true};
-
-static double small_to_f64(uint32_t bits, small_float f) {
-    uint32_t man = bits & ((1u << f.man_bits) - 1), exp_max = (1u << f.exp_bits) - 1;
-    uint32_t exp = (bits >> f.man_bits) & exp_max;
-    double sign = bits >> (f.exp_bits + f.man_bits) ? -1.0 : 1.0;
-    int bias = (1 << (f.exp_bits - 1)) - 1;
-    if (f.has_inf ? exp == exp_max : (exp == exp_max && man == (1u << f.man_bits) - 1))
-        return f.has_inf && !man ? sign * INFINITY : copysign(NAN, sign);
-    if (exp == 0) return sign * ldexp((double)man, 1 - bias - f.man_bits);
-    return sign * ldexp((double)(man | 1u << f.man_bits), (int)exp - bias - f.man_bits);
-}
-
-/* Round to nearest even in integer arithmetic on the f64's bits: independent of rounding mode. */
-static uint32_t small_from_f64(double x, small_float f) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    uint32_t sign = (uint32_t)(u >> 63) << (f.exp_bits + f.man_bits);
-    uint64_t mag = u & ~((uint64_t)1 << 63), man = mag & (((uint64_t)1 << 52) - 1);
-    int exp = (int)(mag >> 52), bias = (1 << (f.exp_bits - 1)) - 1;
-    uint32_t exp_max = (1u << f.exp_bits) - 1,
-             all = (exp_max << f.man_bits) | ((1u << f.man_bits) - 1);
-    uint32_t inf = f.has_inf ? exp_max << f.man_bits : all;
-    uint32_t nan = f.has_inf ? inf | 1u << (f.man_bits - 1) : all;
-    uint32_t largest = f.has_inf ? inf - 1 : all - 1;
-    if (exp == 2047) return sign | (man ? nan : inf);
-    if (exp == 0) return sign; /* f64 subnormals lie below half of every smallest subnormal */
-    int e = exp - 1023 + bias;
-    uint64_t full = man | (uint64_t)1 << 52;
-    int drop = 52 - f.man_bits + (e < 1 ? 1 - e : 0);
-    if (drop > 62) return sign;
-    uint64_t kept = full >> drop, rest = full & (((uint64_t)1 << drop) - 1),
-             half = (uint64_t)1 << (drop - 1);
-    bool odd = (kept & 1) || mlsi_fault(MLSI_FAULT_DTYPE_TIES_UP);
-    if (rest > half || (rest == half && odd)) kept++;
-    /* Adding instead of or-ing lets a mantissa carry run into the exponent. */
-    uint64_t r = e < 1 ? kept : (((uint64_t)(e - 1)) << f.man_bits) + kept;
-    if (e >= 1 && r > largest) r = f.has_inf ? inf : largest;
-    return sign | (uint32_t)r;
-}
+#define SMALL_FLOAT_TIES_UP mlsi_fault(MLSI_FAULT_DTYPE_TIES_UP)
+#include "core/small_float.h"
 
 float mlsi_bf16_to_f32(uint16_t h) { return mlsi_bits_f32((uint32_t)h << 16); }
 
@@ -112,13 +68,13 @@ float mlsi_f16_to_f32(uint16_t h) {
     return mlsi_bits_f32(sign | mlsi_f32_bits((float)man * 0x1p-24f));
 }
 
-float mlsi_f8e4m3_to_f32(uint8_t h) { return (float)small_to_f64(h, E4M3); }
-float mlsi_f8e5m2_to_f32(uint8_t h) { return (float)small_to_f64(h, E5M2); }
+float mlsi_f8e4m3_to_f32(uint8_t h) { return (float)small_to_f64(h, small_e4m3); }
+float mlsi_f8e5m2_to_f32(uint8_t h) { return (float)small_to_f64(h, small_e5m2); }
 
-uint16_t mlsi_f64_to_f16(double f) { return (uint16_t)small_from_f64(f, F16); }
-uint16_t mlsi_f64_to_bf16(double f) { return (uint16_t)small_from_f64(f, BF16); }
-uint8_t mlsi_f64_to_f8e4m3(double f) { return (uint8_t)small_from_f64(f, E4M3); }
-uint8_t mlsi_f64_to_f8e5m2(double f) { return (uint8_t)small_from_f64(f, E5M2); }
+uint16_t mlsi_f64_to_f16(double f) { return (uint16_t)small_from_f64(f, small_f16); }
+uint16_t mlsi_f64_to_bf16(double f) { return (uint16_t)small_from_f64(f, small_bf16); }
+uint8_t mlsi_f64_to_f8e4m3(double f) { return (uint8_t)small_from_f64(f, small_e4m3); }
+uint8_t mlsi_f64_to_f8e5m2(double f) { return (uint8_t)small_from_f64(f, small_e5m2); }
 
 /* f32 to f64 is exact, so these round once. */
 uint16_t mlsi_f32_to_f16(float f) { return mlsi_f64_to_f16((double)f); }

@@ -77,6 +77,8 @@ MLSI_FAULT_ROW(OPS_SUM_LANES, "src/ir/ops/scalar.c", "unit/check_ops_values",
                "the canonical sum runs in one lane")
 MLSI_FAULT_ROW(OPS_DOT_TAIL, "src/ir/ops/scalar.c", "unit/check_ops_values",
                "a last segment of one product is dropped")
+MLSI_FAULT_ROW(OPS_ADDEND_LAST, "src/ir/ops/scalar.c", "unit/check_accumulation",
+               "an addend is added behind the segments")
 MLSI_FAULT_ROW(OPS_SCAN_CHAIN, "src/ir/ops/scan.c", "unit/check_ops_values",
                "a scan is one chain instead of segments of 64")
 MLSI_FAULT_ROW(OPS_MAX_DROPS_NAN, "src/ir/ops/reference.h", "unit/check_ops_values",
@@ -225,6 +227,24 @@ MLSI_FAULT_ROW(FOLD_FAILS, "src/ir/passes/fold.c", "unit/check_passes",
                "an op over constants that fails at run time fails to compile")
 MLSI_FAULT_ROW(INLINE_ARGS, "src/ir/passes/inline.c", "unit/check_passes",
                "a callee gets its first argument for all of them")
+MLSI_FAULT_ROW(SIMPLIFY_OPERAND, "src/ir/passes/simplify.c", "unit/check_proof",
+               "x / 1 is taken for 1")
+MLSI_FAULT_ROW(INVOLUTION_OP, "src/ir/passes/simplify.c", "unit/check_proof",
+               "neg and not undo any op")
+MLSI_FAULT_ROW(TRANSPOSE_ORDER, "src/ir/passes/simplify.c", "unit/check_proof",
+               "two transposes become one in the wrong order")
+MLSI_FAULT_ROW(FOLD_BITS, "src/ir/passes/fold.c", "unit/check_proof",
+               "a bit of a folded constant is wrong")
+MLSI_FAULT_ROW(CSE_OPERAND, "src/ir/passes/cse.c", "unit/check_proof",
+               "nodes that differ in the last operand become one")
+MLSI_FAULT_ROW(DECOMPOSE_OPERAND, "src/ir/passes/decompose.c", "unit/check_proof",
+               "a decomposition gets the second operand for the first")
+MLSI_FAULT_ROW(REWRITE_OUTPUT, "src/ir/passes/rewrite.c", "unit/check_proof",
+               "every output is the first one")
+MLSI_FAULT_ROW(REWRITE_DONATED, "src/ir/passes/rewrite.c", "unit/check_proof",
+               "a rewrite donates inputs that the caller keeps")
+MLSI_FAULT_ROW(LAYOUT_OUTPUT, "src/ir/passes/layout.c", "unit/check_proof",
+               "outputs that need memory of their own get a copy of the first one")
 MLSI_FAULT_ROW(BOUND_LEAK, "src/run/bound.c", "oom/check_oom",
                "a binding that runs out of memory leaks what it had")
 MLSI_FAULT_ROW(API_LOCALE, "src/api/api.h", "unit/check_locale",
@@ -233,6 +253,8 @@ MLSI_FAULT_ROW(IR_ESCAPE, "src/ir/graph/print.c", "fuzz/replay_ir",
                "quotes in names are printed as they are")
 MLSI_FAULT_ROW(IR_TYPES, "src/ir/graph/parse.c", "unit/check_graph_text",
                "the types written in IR text are not compared with the op's")
+MLSI_FAULT_ROW(ADJOINT_FILTER_SHIFT, "src/ir/ops/gradient_window.c", "unit/check_symbolic_windows",
+               "a filter's adjoint over a symbolic extent reads x one cell off")
 MLSI_FAULT_ROW(ADJOINT_OVERWRITE, "src/autodiff/reverse.c", "conformance/check_gradients",
                "the adjoint of a value with several uses is the last one, not the sum")
 MLSI_FAULT_ROW(ADJOINT_ORDER, "src/autodiff/reverse.c", "conformance/check_gradients",
@@ -261,6 +283,8 @@ MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/model/file_write.c", "unit/check_model_save",
                "what was written before a failure is left beside the old file")
 MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer_bits",
                "parameters that should not decay do")
+MLSI_FAULT_ROW(TRAIN_SUM_APART, "src/train/sums.c", "unit/check_accumulation",
+               "each call's gradients are made apart and then added")
 MLSI_FAULT_ROW(TRAIN_SUM_STALE, "src/train/step_graph.c", "unit/check_trainer_bits",
                "sums of gradients are not begun anew after an update")
 MLSI_FAULT_ROW(TRAIN_NO_MEAN, "src/train/update.c", "unit/check_trainer_bits",
@@ -365,3 +389,45 @@ MLSI_FAULT_ROW(SCHEDULE_PLUS_ZERO, "src/ir/loop/schedule_mma.c", "unit/check_sch
                "the tile of a matrix product begins at +0, and a sum that is -0 is lost")
 MLSI_FAULT_ROW(SCHEDULE_BOX, "src/ir/loop/schedule_box.c", "unit/check_schedule",
                "the box of what an iteration reads is one short")
+MLSI_FAULT_ROW(LOOPS_SORT_TIES, "src/ir/ops/loops_order.c", "conformance/check_loops",
+               "of equal elements the later one comes first")
+MLSI_FAULT_ROW(LOOPS_SCATTER_FORGETS, "src/ir/ops/loops_scatter.c", "conformance/check_loops",
+               "an update meets x, not what earlier updates made of it")
+MLSI_FAULT_ROW(LOOPS_WINDOW, "src/ir/ops/loops_attention.c", "conformance/check_loops",
+               "a window of keys is one key wider")
+MLSI_FAULT_ROW(LOOPS_RESCALE, "src/ir/ops/loops_attention.c", "conformance/check_loops",
+               "a greater maximum does not scale what was summed before")
+MLSI_FAULT_ROW(LOOPS_HIDDEN_KEY, "src/ir/ops/loops_attention.c", "conformance/check_loop_values",
+               "an invisible key turns a sum of -0 into +0")
+MLSI_FAULT_ROW(LOOPS_BEHIND_KV_LEN, "src/ir/ops/loops_attention_grad.c",
+               "conformance/check_loop_values", "keys behind kv_len reach dq")
+MLSI_FAULT_ROW(LOOPS_GROUP_BITS, "src/ir/ops/loops_quant.c", "conformance/check_loops",
+               "the top bits of the minimum in q4_k and q5_k are those of the scale")
+MLSI_FAULT_ROW(LOOPS_INT8_MINIMUM, "src/ir/ops/loops_quant_int8.c", "conformance/check_loops",
+               "the integer factor of the minimum is left out")
+MLSI_FAULT_ROW(LOOPS_POOL_FIRST, "src/ir/ops/loops_pool_grad.c", "conformance/check_loops",
+               "every cell that equals the maximum gets the adjoint")
+MLSI_FAULT_ROW(LOOPS_POOL_ZERO, "src/ir/ops/loops_pool_grad.c", "conformance/check_loop_values",
+               "a sum of shares of -0 begins at +0")
+MLSI_FAULT_ROW(LOOPS_ROW_AXES, "src/ir/loop/lower_rows.c", "conformance/check_loops",
+               "an axis that a reduction took away counts as one of its rows")
+MLSI_FAULT_ROW(LOOPS_EXTENT, "src/ir/loop/build.c", "conformance/check_loops",
+               "a division by a variable's extent counts as exact whatever is divided")
+MLSI_FAULT_ROW(LOOPS_SCAN_CHAIN, "src/ir/ops/loops_scan.c", "conformance/check_loops",
+               "a running chain goes on over the ends of its segments")
+MLSI_FAULT_ROW(LOOPS_PAD_HIGH, "src/ir/ops/loops_movement.c", "conformance/check_loops",
+               "cells behind an axis that has none before it are read from x")
+MLSI_FAULT_ROW(LOOPS_CONCAT_END, "src/ir/ops/loops_movement.c", "conformance/check_loops",
+               "the first operand of a concat also takes what the second has")
+MLSI_FAULT_ROW(LOOPS_CONV_PHASE, "src/ir/ops/loops_window.c", "conformance/check_loops",
+               "a transposed convolution meets x also between its strides")
+MLSI_FAULT_ROW(LOOPS_POOL_COUNT, "src/ir/ops/loops_window.c", "conformance/check_loops",
+               "cells of the padding behind x count in the divisor of an average")
+MLSI_FAULT_ROW(LOOPS_ARGMIN, "src/ir/ops/loops_reduce.c", "conformance/check_loops",
+               "argmin finds the greatest")
+MLSI_FAULT_ROW(LOOPS_BIND_WRAP, "src/ir/loop/interp.c", "conformance/check_loops",
+               "a negative index counts as the first row instead of from the end")
+MLSI_FAULT_ROW(LOOPS_POSITION, "src/ir/loop/lower_rows.c", "conformance/check_loops",
+               "terms of two reduced axes are numbered with the first one innermost")
+MLSI_FAULT_ROW(LOOPS_COUNT, "src/ir/loop/lower_func.c", "conformance/check_loops",
+               "a symbolic count is one too many")

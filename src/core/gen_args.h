@@ -9,7 +9,7 @@ typedef struct mlsi_gen_args {
     const int64_t *dims; /* a value per shape symbol */
     char *work;          /* LOCAL memory of this worker */
     int64_t begin, end;  /* tasks */
-    int64_t error[2];    /* of a failed BIND: value, extent */
+    int64_t error[3];    /* of a failed BIND: value, extent, position */
     int stream;          /* store large outputs past the caches */
 } mlsi_gen_args;
 

@@ -34,7 +34,11 @@ typedef struct mlsi_attr_slice {
 typedef struct mlsi_attr_axes {
     mlsi_list axes;
 } mlsi_attr_axes; /* reverse */
-/* Negative low/high crop. */
+typedef struct mlsi_attr_batch_sum {
+    mlsi_list axes; /* empty = all */
+    int64_t dtype;  /* of the result; 0 = x's */
+} mlsi_attr_batch_sum;
+/* dims; negative low/high crop. */
 typedef struct mlsi_attr_pad {
     mlsi_list low, high;
     double value;
@@ -93,7 +97,7 @@ typedef struct mlsi_attr_quant_matmul {
 typedef struct mlsi_attr_conv {
     mlsi_list strides, dilations, pads;
     int64_t groups, transposed;
-    mlsi_list output_pads;
+    mlsi_list output_pads; /* dims */
 } mlsi_attr_conv;
 enum { MLSI_POOL_MAX = 0, MLSI_POOL_AVERAGE = 1, MLSI_POOL_SUM = 2 };
 /* x [N, C, spatial...]; count_pad: do padded cells count in the average's divisor. */

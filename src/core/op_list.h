@@ -96,6 +96,7 @@ MLSI_OP(REDUCE_OR, reduce_or, reduce)
 MLSI_OP(ARGMAX, argmax, reduce)
 MLSI_OP(ARGMIN, argmin, reduce)
 MLSI_OP(SCAN, scan, reduce)
+MLSI_OP(BATCH_SUM, batch_sum, reduce)
 
 /* contractions */
 MLSI_OP(DOT_GENERAL, dot_general, contract)

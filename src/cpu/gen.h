@@ -18,6 +18,8 @@
 #include "core/elementary_f64.inc"
 
 #include "core/gen_args.h"
+#include "core/philox.h"
+#include "core/small_float.h"
 
 #define ML_FN    static inline __attribute__((unused))
 #define ML_LANES (128 / VF_LANES)
@@ -107,6 +109,17 @@ ML_2(atan2, ef_atan2)
 ML_2(max, vf_maximum)
 ML_2(min, vf_minimum)
 
+/* The quotient of mod is rounded down, so its result has the divisor's sign, also as a zero; fmod is exact. */
+ML_FN float ml_mod(float a, float b) {
+    float r = __builtin_fmodf(a, b);
+    if (r == 0) return __builtin_copysignf(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}
+ML_FN double ml_mod64(double a, double b) {
+    double r = __builtin_fmod(a, b);
+    if (r == 0) return __builtin_copysign(r, b);
+    return (r < 0) != (b < 0) ? r + b : r;
+}
 ML_FN int ml_is_nan(float x) { return x != x; }
 ML_FN int ml_is_nan64(double x) { return x != x; }
 ML_FN int ml_is_finite(float x) { return x - x == 0; }
@@ -121,13 +134,13 @@ ML_FN double ml_min64(double a, double b) {
     if (a != a || b != b) return a + b;
     return a < b || (a == b && __builtin_signbit(a)) ? a : b;
 }
-ML_FN int64_t ml_bits_of_f32(float x) {
-    int32_t i;
+ML_FN uint64_t ml_bits_of_f32(float x) {
+    uint32_t i;
     memcpy(&i, &x, sizeof i);
     return i;
 }
-ML_FN float ml_bits_to_f32(int64_t x) {
-    int32_t i = (int32_t)x;
+ML_FN float ml_bits_to_f32(uint64_t x) {
+    uint32_t i = (uint32_t)x;
     float f;
     memcpy(&f, &i, sizeof f);
     return f;
@@ -151,12 +164,40 @@ ML_FN float ml_bits_to_f32(int64_t x) {
         vf_store_##name(h, x);                                                                     \
         return vf_load_##name(h);                                                                  \
     }                                                                                              \
-    ML_FN float ml_bits_to_##name(int64_t x) {                                                     \
+    ML_FN uint64_t ml_bits_of_##name(float x) { return ml_to_##name##_bits(x); }                   \
+    ML_FN float ml_bits_to_##name(uint64_t x) {                                                    \
         uint16_t h = (uint16_t)x;                                                                  \
         return ml_load_##name(&h);                                                                 \
     }
 ML_HALF(f16)
 ML_HALF(bf16)
+
+#define ML_F8(name, format)                                                                        \
+    ML_FN float ml_load_##name(const uint8_t *p) { return (float)small_to_f64(*p, format); }       \
+    ML_FN uint8_t ml_to_##name##_bits(float x) { return (uint8_t)small_from_f64(x, format); }      \
+    ML_FN float ml_round_##name(float x) {                                                         \
+        return (float)small_to_f64(small_from_f64(x, format), format);                             \
+    }                                                                                              \
+    ML_FN uint64_t ml_bits_of_##name(float x) { return ml_to_##name##_bits(x); }                   \
+    ML_FN float ml_bits_to_##name(uint64_t x) { return (float)small_to_f64((uint8_t)x, format); }
+ML_F8(f8e4m3, small_e4m3)
+ML_F8(f8e5m2, small_e5m2)
+
+/* From f64, and from an integer with the bits that do not fit gathered in the lowest one (rounding to odd): one
+ * rounding to the narrow dtype. */
+#define ML_NARROW(name, format)                                                                    \
+    ML_FN float ml_narrow_##name(double x) {                                                       \
+        return (float)small_to_f64(small_from_f64(x, format), format);                             \
+    }
+ML_NARROW(f16, small_f16)
+ML_NARROW(bf16, small_bf16)
+ML_NARROW(f8e4m3, small_e4m3)
+ML_NARROW(f8e5m2, small_e5m2)
+ML_FN double ml_to_odd(int64_t x) {
+    uint64_t mag = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
+    if (mag >> 53) mag = (mag >> 11 | ((mag & 0x7ff) != 0)) << 11;
+    return x < 0 ? -(double)mag : (double)mag;
+}
 
 ML_FN VM ml_vm_set1(int x) { return vi_gt(vi_set1(x), vi_zero()); }
 ML_FN VM ml_load_bool(const uint8_t *p) { return vi_gt(vi_load_u8(p), vi_zero()); }
@@ -196,6 +237,47 @@ ML_FN void ml_store(int stream, float *p, VF v) {
 ML_FN void ml_store_n(int stream, float *p, VF v, int n) {
     (void)stream;
     vf_store_n(p, v, n);
+}
+
+/* ---- bits of a value in memory -------------------------------------------------------------------------------- */
+
+ML_FN uint64_t ml_bits_of_f64(double x) { return ed_bits(x); }
+ML_FN double ml_bits_to_f64(uint64_t x) { return ed_from_bits(x); }
+#define ML_INT_BITS(name, type)                                                                    \
+    ML_FN uint64_t ml_bits_of_##name(int64_t x) { return (uint64_t)(type)x; }                      \
+    ML_FN int64_t ml_bits_to_##name(uint64_t x) { return (int64_t)(type)x; }
+ML_INT_BITS(i64, int64_t)
+ML_INT_BITS(i32, int32_t)
+ML_INT_BITS(i16, int16_t)
+ML_INT_BITS(i8, int8_t)
+ML_INT_BITS(u8, uint8_t)
+ML_INT_BITS(bool, uint8_t)
+
+/* ---- random numbers: core/rng.h ------------------------------------------------------------------------------------ */
+
+ML_FN int64_t ml_random_bits64(int64_t key, int64_t stream, int64_t i) {
+    return (int64_t)philox_bits64((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN int64_t ml_random_bits32(int64_t key, int64_t stream, int64_t i) {
+    return (int64_t)philox_bits32((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN float ml_random_uniform_f32(int64_t key, int64_t stream, int64_t i) {
+    return philox_uniform32((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN double ml_random_uniform_f64(int64_t key, int64_t stream, int64_t i) {
+    return philox_uniform64((uint64_t)key, (uint64_t)stream, (uint64_t)i);
+}
+ML_FN float ml_random_normal_f32(int64_t key, int64_t stream, int64_t i) {
+    uint32_t w[2];
+    philox_pair((uint64_t)key, (uint64_t)stream, (uint64_t)i, w);
+    float u = (float)((w[0] >> 8) + 1) * 0x1p-24f, v = (float)(w[1] >> 8) * 0x1p-24f;
+    return __builtin_sqrtf(-2.0f * ml_log(u)) * ml_cos(0x1.921fb6p+2f * v);
+}
+ML_FN double ml_random_normal_f64(int64_t key, int64_t stream, int64_t i) {
+    uint32_t w[2];
+    philox_pair((uint64_t)key, (uint64_t)stream, (uint64_t)i, w);
+    double u = ((double)w[0] + 1.0) * 0x1p-32, v = (double)w[1] * 0x1p-32;
+    return __builtin_sqrt(-2.0 * ed_log(u)) * ed_cos(0x1.921fb54442d18p+2 * v);
 }
 
 /* ---- sums and products: the canonical tree ----------------------------------------------------------------------- */
@@ -294,24 +376,27 @@ ML_LANE_TREE(ml_lprod, ml_prod_f32, vf_mul, 1.0f)
 
 /* ---- products along K: segments of 256, each a chain of fma ------------------------------------------------------- */
 
+/* total begins as what is given: -0, to which every sum is itself, where there is nothing. */
 #define ML_CHAIN(name, T, set, op, mul_add)                                                        \
     typedef struct name {                                                                          \
         T total, part;                                                                             \
         int64_t k;                                                                                 \
     } name;                                                                                        \
-    ML_FN void name##_begin(name *s) {                                                             \
-        s->total = s->part = set(0);                                                               \
+    ML_FN void name##_begin(name *s, T init) {                                                     \
+        s->total = init;                                                                           \
+        s->part = set(0);                                                                          \
         s->k = 0;                                                                                  \
     }                                                                                              \
     ML_FN void name##_add(name *s, T a, T b) {                                                     \
-        if (s->k && !(s->k & 255)) {                                                               \
-            s->total = s->k == 256 ? s->part : op(s->total, s->part);                              \
+        if (s->k == 256) {                                                                         \
+            s->total = op(s->total, s->part);                                                      \
             s->part = set(0);                                                                      \
+            s->k = 0;                                                                              \
         }                                                                                          \
         s->part = mul_add(a, b, s->part);                                                          \
         s->k++;                                                                                    \
     }                                                                                              \
-    ML_FN T name##_end(name *s) { return s->k <= 256 ? s->part : op(s->total, s->part); }
+    ML_FN T name##_end(name *s) { return op(s->total, s->part); }
 ML_CHAIN(ml_dot_f32, float, ML_SAME, ML_ADD, __builtin_fmaf)
 ML_CHAIN(ml_dot_f64, double, ML_SAME, ML_ADD, __builtin_fma)
 ML_CHAIN(ml_vdot, VF, vf_set1, vf_add, vf_fma)
@@ -342,7 +427,7 @@ ML_FOLD(ml_vmin, VF, vf_minimum, vf_set1(__builtin_inff()))
 typedef struct ml_dot_int {
     int64_t x;
 } ml_dot_int;
-ML_FN void ml_dot_int_begin(ml_dot_int *s) { s->x = 0; }
+ML_FN void ml_dot_int_begin(ml_dot_int *s, int64_t init) { s->x = init; }
 ML_FN void ml_dot_int_add(ml_dot_int *s, int64_t a, int64_t b) {
     s->x = ml_iadd(s->x, ml_imul(a, b));
 }

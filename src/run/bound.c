@@ -49,6 +49,7 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
             most = p->routines[i].n_slots + p->routines[i].n_steps;
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, most + 1, &b->intervals);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, mlsi_plan_scratch(most), &b->scratch);
+    if (st == MLSYS_OK) st = mlsi_plan_proof_create(p, &b->proof);
     for (int32_t i = 0; i < p->n_routines && st == MLSYS_OK; i++)
         st = routine_create(p, i, &b->routines[i]);
     if (st != MLSYS_OK) {
@@ -77,6 +78,7 @@ void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b) {
     mlsi_mem_free(a, b->wanted);
     mlsi_mem_free(a, b->intervals);
     mlsi_mem_free(a, b->scratch);
+    mlsi_plan_proof_free(a, &b->proof);
     mlsi_mem_free(a, b);
 }
 
@@ -189,7 +191,8 @@ static mlsys_status bind_routine(mlsi_bound *b, int64_t index) {
     for (int64_t i = 0; i < r->n_steps; i++)
         MLSI_TRY(bind_step(p, r, b, br, i));
     if (index > 0) mlsi_routine_cost(p, b, index, &br->cost);
-    return plan_routine(p, r, b, br);
+    MLSI_TRY(plan_routine(p, r, b, br));
+    return mlsi_prove_plan(b, index);
 }
 
 mlsys_status mlsi_bound_bind(mlsi_bound *b) {

@@ -3,11 +3,18 @@
 
 #include <string.h>
 
+#if defined(MLSI_DEBUG) && MLSI_DEBUG
+enum { ALWAYS_PROVE = 1 };
+#else
+enum { ALWAYS_PROVE = 0 };
+#endif
+
 static const mlsi_config_key keys[] = {
     {"numerics", 's', "stable", 0, 0, "exact, stable or fast (docs/numerics.md)"},
     {"plan", 'i', "1", 0, 1, "0 gives every buffer memory of its own"},
     {"passes_off", 's', "", 0, 0, "comma-separated optional passes to leave out"},
-    {"verify", 'i', "0", 0, 1, "1 verifies the graph after every pass"},
+    {"verify", 'i', "0", 0, 1,
+     "1 verifies the graph after every pass and has certificates, nests and plans proved"},
     {"fuse", 's', "auto", 0, 0,
      "auto, always (however little it saves) or never: neighbours become one generated kernel"},
     {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"}};
@@ -74,6 +81,7 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
     int32_t func;
     mlsi_pass_ctx pass = {&p->graph,    p->device,   p->backend,
                           p->isa_limit, p->numerics, o->fuse_least};
+    pass.prove = p->prove;
     MLSI_TRY(mlsi_graph_verify(g));
     /* All symbols, in their order, so that one that nothing uses can still be named. */
     for (int64_t i = 0; i < g->symbols.n_symbols; i++) {
@@ -105,6 +113,7 @@ mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device
     p->serial = atomic_fetch_add(&g->ctx->next_serial, 1) + 1;
     p->numerics = o->numerics;
     p->plan_reuse = o->plan_reuse;
+    p->prove = o->verify || ALWAYS_PROVE;
     p->backend = &mlsi_cpu_backend;
     p->isa_limit = o->isa_limit;
     mlsys_status st = build(p, g, o);

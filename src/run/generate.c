@@ -24,7 +24,8 @@ static void kernel_name(int32_t func, char *name, size_t size) {
     snprintf(name, size, "mlsi_k%d", (int)func);
 }
 
-/* Loops and text; a refusal leaves the function to its steps. */
+/* Loops, their proof where one is asked for, and text; a refusal leaves the function to its steps: what is not proved is not
+ * used, and the proof knows less than is true. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
     mlsi_generated *k = &p->generated[func];
     char name[32];
@@ -37,14 +38,16 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
     if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
+    if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &k->nest);
+    f = &p->graph.funcs[func]; /* the proof may have moved them */
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
     if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &own);
     if (st == MLSYS_OK) st = own.st;
     if (st == MLSYS_OK) {
         mlsi_text_add(text, "%s\n", own.data);
     } else {
-        mlsi_log(p->graph.ctx, MLSYS_LOG_INFO, "compile", "%s is not one kernel: %s", f->name,
-                 mlsys_last_error());
+        mlsi_log(p->graph.ctx, st == MLSYS_E_INTERNAL ? MLSYS_LOG_WARN : MLSYS_LOG_INFO, "compile",
+                 "%s is not one kernel: %s", f->name, mlsys_last_error());
         mlsi_nest_free(&k->nest);
         k->made = false;
     }
@@ -121,7 +124,7 @@ typedef struct gen_job {
     uint64_t work_bytes; /* of one worker */
     int64_t tasks, grain;
     _Atomic int64_t failed;
-    int64_t error[2]; /* of the first failure */
+    int64_t error[3]; /* of the first failure */
 } gen_job;
 
 static void run_tasks(void *user, int64_t item, int worker) {
@@ -133,21 +136,20 @@ static void run_tasks(void *user, int64_t item, int worker) {
     a.work += (uint64_t)worker * job->work_bytes;
     int64_t r = job->k->fn(&a);
     if (!r || !atomic_compare_exchange_strong(&job->failed, &none, r)) return;
-    job->error[0] = a.error[0];
-    job->error[1] = a.error[1];
+    memcpy(job->error, a.error, sizeof a.error);
 }
 
 /* Sentence of the BIND with that number. */
 static mlsys_status bind_failed(const gen_job *job) {
-    int64_t left = job->failed;
-    for (int64_t i = 0; i < job->k->nest.n_stmts; i++) {
-        const mlsi_ls *s = &job->k->nest.stmts[i];
-        if (s->kind == MLSI_LS_BIND && --left == 0)
-            return mlsi_fail(MLSYS_E_ARG, "%s %lld is outside [0, %lld)",
-                             s->text ? s->text : "index", (long long)job->error[0],
-                             (long long)job->error[1]);
-    }
-    return mlsi_fail(MLSYS_E_ARG, "an index %lld is outside [0, %lld)", (long long)job->error[0],
+    const mlsi_nest *n = &job->k->nest;
+    int64_t left = job->failed, i = 0;
+    char at[48] = "";
+    while (n->stmts[i].kind != MLSI_LS_BIND || --left)
+        i++;
+    const mlsi_ls *s = &n->stmts[i];
+    if (s->n_index) snprintf(at, sizeof at, " at position %lld", (long long)job->error[2]);
+    return mlsi_fail(MLSYS_E_ARG, "%s %lld%s outside [%lld,%lld)", s->text ? s->text : "index",
+                     (long long)job->error[0], at, s->wrap ? (long long)-job->error[1] : 0,
                      (long long)job->error[1]);
 }
 

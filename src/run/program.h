@@ -87,6 +87,7 @@ typedef struct mlsi_program {
     mlsi_graph graph; /* after the passes */
     mlsi_numerics numerics;
     bool plan_reuse; /* false: no two buffers share memory */
+    bool prove;      /* certificates, nests and plans are checked */
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_routine *routines; /* one per function */
@@ -150,6 +151,13 @@ typedef struct mlsi_bound_routine {
     uint64_t unshared_bytes; /* sum of all planned memory: what no reuse would need; saturates */
 } mlsi_bound_routine;
 
+/* Room for the claims of the largest routine; empty unless the program is proved. */
+typedef struct mlsi_plan_proof {
+    mlsi_plan_step *steps;
+    mlsi_plan_slot *slots;
+    int32_t *scratch;
+} mlsi_plan_proof;
+
 typedef struct mlsi_bound {
     struct mlsi_bound *next;
     uint64_t serial; /* of the program */
@@ -160,6 +168,7 @@ typedef struct mlsi_bound {
     int64_t n_routines;
     mlsi_interval *intervals; /* for planning: as many as the largest routine has slots and steps */
     int32_t *scratch;
+    mlsi_plan_proof proof;
 } mlsi_bound;
 
 /* compile.c */
@@ -194,6 +203,12 @@ mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
                                  const int64_t *binding, uint64_t *bytes);
 mlsys_status mlsi_generated_run(const mlsi_program *p, const mlsi_generated *k,
                                 const int64_t *binding, const mlsi_kernel_args *a);
+
+/* prove.c: claims about the program that ir/proof checks; nothing unless p->prove. INTERNAL where one does not hold. */
+mlsys_status mlsi_prove_nest(mlsi_program *p, int32_t func, mlsi_nest *n);
+mlsys_status mlsi_plan_proof_create(const mlsi_program *p, mlsi_plan_proof *out);
+void mlsi_plan_proof_free(mlsi_alloc *a, mlsi_plan_proof *proof);
+mlsys_status mlsi_prove_plan(const mlsi_bound *b, int64_t routine);
 
 /* bound.c: facts of a binding; no memory is allocated by rebinding. */
 mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out);

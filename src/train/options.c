@@ -36,6 +36,8 @@ static const mlsi_config_key keys[] = {
     {"decay_steps", 'i', "0", 0, 1e15, "updates of the final decline (wsd)"},
     {"clip", 'f', "0", 0, 1e30, "largest norm of all gradients together; 0 = none"},
     {"accumulate", 'i', "1", 1, 1 << 30, "calls of a step for one update"},
+    {"accumulate_mean", 'i', "1", 0, 1,
+     "1: an update is by the mean of its calls' gradients, 0: by their sum"},
     {"ema", 'f', "0", 0, 1, "decay of a moving average of the parameters; 0 = none"},
     {"precision", 's', "f32", 0, 0, "of what gains from it: f32 (as the graph is), bf16 or f16"},
     {"precision_wide", 's', "", 0, 0, "comma-separated ops that keep their dtype besides"},
@@ -157,6 +159,7 @@ static mlsys_status read_numbers(const mlsi_config *c, mlsi_trainer_options *o) 
     o->clip = mlsi_config_f64(c, "clip", 0);
     o->ema = mlsi_config_f64(c, "ema", 0);
     o->accumulate = mlsi_config_i64(c, "accumulate", 1);
+    o->accumulate_mean = mlsi_config_i64(c, "accumulate_mean", 1) != 0;
     MLSI_TRY(check_list("no_decay", o->no_decay));
     return check_list("adam_for", o->adam_for);
 }
@@ -242,6 +245,7 @@ void mlsi_trainer_options_text(const mlsi_trainer_options *o, mlsi_text *out) {
                   (long long)s->every, (long long)s->decay);
     mlsi_text_add(out, "clip %.17g\naccumulate %lld\nema %.17g\n", o->clip,
                   (long long)o->accumulate, o->ema);
+    if (!o->accumulate_mean) mlsi_text_add(out, "accumulate_mean 0\n");
     const char *wide = mlsi_config_str(o->narrow_pinned, "wide", "");
     const char *narrow = mlsi_config_str(o->narrow_pinned, "narrow", "");
     mlsi_text_add(out, "precision_wide %s\nprecision_narrow %s\n", wide, narrow);

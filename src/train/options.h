@@ -26,6 +26,7 @@ typedef struct mlsi_trainer_options {
     mlsi_attr_learning_rate schedule;
     double clip, ema; /* 0 = none */
     int64_t accumulate;
+    bool accumulate_mean;
     mlsys_dtype precision;
     double loss_scale; /* the first one */
     bool scaled;       /* there is a loss scale */

@@ -6,6 +6,7 @@
 #include "ir/passes/passes.h"
 #include "train/update.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- the list of states -------------------------------------------------------------------- */
@@ -42,7 +43,7 @@ static mlsys_status add_param_states(mlsi_step_graph *s, const mlsi_trainer_opti
     p->optimizer = mlsi_update_optimizer(o, &own.type, own.name);
     p->decays = own.type.rank >= o->decay_rank && !mlsi_name_listed(o->no_decay, own.name);
     if (mlsi_fault(MLSI_FAULT_TRAIN_DECAY_ALL)) p->decays = true;
-    p->ema = p->sum = -1;
+    p->ema = -1;
     for (int k = 0; k < MLSI_MAX_SLOTS; k++) {
         mlsi_type t = wide;
         p->slot[k] = -1;
@@ -53,7 +54,27 @@ static mlsys_status add_param_states(mlsi_step_graph *s, const mlsi_trainer_opti
         MLSI_TRY(add_state(s, own.name, ".ema", i, &wide, &p->ema));
         s->states[p->ema].of_parameter = true;
     }
-    return o->accumulate > 1 ? add_state(s, own.name, ".sum", i, &wide, &p->sum) : MLSYS_OK;
+    return MLSYS_OK;
+}
+
+/* The sums of a batch's terms: NAME.sum, and NAME.sum2, ... where a parameter has several. */
+static mlsys_status add_sums(mlsi_step_graph *s, mlsi_step_builder *b) {
+    int32_t *terms_of;
+    MLSI_TRY(
+        mlsi_arena_zalloc(&s->arena, sizeof *b->sum * (size_t)(b->sums.n + 1), (void **)&b->sum));
+    MLSI_TRY(mlsi_arena_zalloc(&s->arena, sizeof *terms_of * (size_t)(s->n_params + 1),
+                               (void **)&terms_of));
+    for (int32_t i = 0; i < b->sums.n; i++) {
+        const mlsi_sum_term *t = &b->sums.terms[i];
+        char suffix[16] = ".sum";
+        int32_t number = ++terms_of[t->parameter];
+        if (number > 1) snprintf(suffix, sizeof suffix, ".sum%d", number);
+        MLSI_TRY(
+            add_state(s, s->states[t->parameter].name, suffix, t->parameter, &t->type, &b->sum[i]));
+        s->states[b->sum[i]].initial = t->initial;
+        s->states[b->sum[i]].apart = t->continues;
+    }
+    return MLSYS_OK;
 }
 
 /* ---- phases -------------------------------------------------------------------------------- */
@@ -67,13 +88,13 @@ static mlsys_status phase_begin(mlsi_step_graph *s, mlsi_ctx *ctx, mlsi_step_bui
     s->n_phases++;
     b->e = (mlsi_emit){.g = &ph->graph, .func = 0, .compute = MLSYS_F32};
     MLSI_TRY(
-        mlsi_arena_zalloc(&s->arena, sizeof *b->value * (size_t)s->n_states, (void **)&b->value));
+        mlsi_arena_zalloc(&s->arena, sizeof *b->value * (size_t)s->cap_states, (void **)&b->value));
     MLSI_TRY(
-        mlsi_arena_zalloc(&s->arena, sizeof *b->next * (size_t)s->n_states, (void **)&b->next));
+        mlsi_arena_zalloc(&s->arena, sizeof *b->next * (size_t)s->cap_states, (void **)&b->next));
     MLSI_TRY(
         mlsi_arena_zalloc(&s->arena, sizeof *b->grad * (size_t)s->n_params, (void **)&b->grad));
-    memset(b->value, 0xff, sizeof *b->value * (size_t)s->n_states);
-    memset(b->next, 0xff, sizeof *b->next * (size_t)s->n_states);
+    memset(b->value, 0xff, sizeof *b->value * (size_t)s->cap_states);
+    memset(b->next, 0xff, sizeof *b->next * (size_t)s->cap_states);
     memset(b->result, 0xff, sizeof b->result);
     return MLSYS_OK;
 }
@@ -102,12 +123,43 @@ static mlsys_status phase_end(mlsi_step_graph *s, mlsi_step_builder *b, int32_t 
         int32_t state = -1;
         for (int32_t i = 0; i < s->n_states && state < 0; i++)
             if (b->value[i] == f->inputs[k]) state = i;
-        f->donated[k] = state >= 0 && b->next[state] >= 0;
+        f->donated[k] = state >= 0 && b->next[state] >= 0 && !s->states[state].apart;
         ph->in[ph->n_in++] = state >= 0 ? state : -1 - batch++;
     }
     if (batch != n_batch)
         return mlsi_fail(MLSYS_E_INTERNAL, "trainer: %d batch inputs, not %d", batch, n_batch);
     return MLSYS_OK;
+}
+
+static mlsys_status gradients(mlsi_step_builder *b, int32_t loss, int32_t seed,
+                              const int32_t *values) {
+    mlsi_graph *own = &b->phase->graph;
+    MLSI_TRY(mlsi_gradient_keeping(own, 0, &b->o->checkpoint, 1, &loss, &seed, b->s->n_params,
+                                   values, b->grad));
+    for (int32_t i = 0; i < b->s->n_params; i++)
+        if (b->grad[i] < 0) MLSI_TRY(mlsi_full_like(own, 0, values[i], 0, &b->grad[i]));
+    return MLSYS_OK;
+}
+
+/* What the gradients are sums of is known when they are made, and sums must be there before: so they are made twice.
+ */
+static mlsys_status gradients_with_sums(mlsi_step_builder *b, int32_t loss, int32_t seed,
+                                        const int32_t *values) {
+    mlsi_graph *own = &b->phase->graph;
+    mlsi_step_graph *s = b->s;
+    mlsi_growth before = mlsi_growth_of(own, 0);
+    MLSI_TRY(gradients(b, loss, seed, values));
+    MLSI_TRY(mlsi_sums_find(&s->arena, own, s->n_params, b->grad, &b->sums));
+    MLSI_TRY(add_sums(s, b));
+    mlsi_growth_undo(own, 0, before);
+    for (int32_t i = 0; i < b->sums.n; i++)
+        mlsi_step_state(b, b->sum[i]);
+    MLSI_TRY(b->e.st);
+    MLSI_TRY(gradients(b, loss, seed, values));
+    int32_t n = b->sums.n;
+    MLSI_TRY(mlsi_sums_find(&s->arena, own, s->n_params, b->grad, &b->sums));
+    if (n == b->sums.n) return MLSYS_OK;
+    return mlsi_fail(MLSYS_E_INTERNAL, "trainer: %d sums at first, then %d", n, b->sums.n);
 }
 
 /* The model into the phase's graph, with its values under their old numbers, and the gradients behind it. */
@@ -136,10 +188,8 @@ static mlsys_status differentiate(mlsi_step_builder *b, const mlsi_graph *g, int
         seed = mlsi_emit_cast(&b->e, scale, s->loss_dtype);
         MLSI_TRY(b->e.st);
     }
-    MLSI_TRY(mlsi_gradient_keeping(own, 0, &b->o->checkpoint, 1, &loss, &seed, s->n_params, values,
-                                   b->grad));
-    for (int32_t i = 0; i < s->n_params; i++)
-        if (b->grad[i] < 0) MLSI_TRY(mlsi_full_like(own, 0, values[i], 0, &b->grad[i]));
+    MLSI_TRY(b->o->accumulate > 1 ? gradients_with_sums(b, loss, seed, values)
+                                  : gradients(b, loss, seed, values));
     b->phase->pass_nodes = own->funcs[0].n_nodes;
     b->phase->pass_values = own->funcs[0].n_values;
     b->phase->pass_inputs = own->funcs[0].n_inputs;
@@ -152,39 +202,72 @@ static mlsys_status differentiate(mlsi_step_builder *b, const mlsi_graph *g, int
     return b->e.st;
 }
 
-/* sum' = g in the first call of k, else sum + g. */
-static void accumulate(mlsi_step_builder *b) {
-    mlsi_emit *e = &b->e;
-    int32_t batches = b->value[mlsi_scalar_state(b->s, MLSI_STATE_BATCHES)];
-    int32_t k = mlsi_emit_int(e, MLSYS_I64, b->o->accumulate);
-    int32_t turn = mlsi_emit_2(e, MLSI_OP_REM, batches, k);
-    int32_t first = mlsi_fault(MLSI_FAULT_TRAIN_SUM_STALE) ? -1 : 0;
-    int32_t later = mlsi_emit_2(e, MLSI_OP_GT, turn, mlsi_emit_int(e, MLSYS_I64, first));
-    for (int32_t i = 0; i < b->s->n_params && e->st == MLSYS_OK; i++) {
-        int32_t s = b->plans[i].sum;
-        int32_t g = mlsi_emit_cast(e, b->grad[i], b->s->states[s].type.dtype);
-        int32_t sum = mlsi_emit_2(e, MLSI_OP_ADD, mlsi_step_state(b, s), g);
-        b->next[s] = mlsi_emit_select(e, later, sum, g);
+/* New sums: what a term that goes on with its sum gives (mlsi_sums_continue), or sum + value. */
+static void add_up(mlsi_step_builder *b) {
+    for (int32_t i = 0; i < b->sums.n && b->e.st == MLSYS_OK; i++) {
+        const mlsi_sum_term *t = &b->sums.terms[i];
+        int32_t sum = b->sum[i], value = t->value;
+        if (!t->continues) {
+            value = mlsi_emit_cast(&b->e, value, t->type.dtype);
+            value = mlsi_emit_2(&b->e, MLSI_OP_ADD, mlsi_step_state(b, sum), value);
+        }
+        b->next[sum] = value;
     }
+}
+
+/* The gradients from the sums, which begin anew. */
+static mlsys_status take_sums(mlsi_step_builder *b, const mlsi_step_builder *first) {
+    mlsi_step_graph *s = b->s;
+    int32_t *sum, no = mlsi_emit_int(&b->e, MLSYS_BOOL, 0);
+    b->sums = first->sums;
+    b->sum = first->sum;
+    MLSI_TRY(mlsi_arena_zalloc(&s->arena, sizeof *sum * (size_t)(b->sums.n + 1), (void **)&sum));
+    for (int32_t i = 0; i < b->sums.n; i++) {
+        const mlsi_state *state = &s->states[b->sum[i]];
+        sum[i] = mlsi_step_state(b, b->sum[i]);
+        MLSI_TRY(b->e.st);
+        int32_t empty;
+        MLSI_TRY(mlsi_full_like(b->e.g, 0, sum[i], state->initial, &empty));
+        if (mlsi_fault(MLSI_FAULT_TRAIN_SUM_STALE))
+            continue;
+        else if (state->apart)
+            b->next[b->sum[i]] = empty;
+        else
+            mlsi_step_set(b, b->sum[i], no, empty);
+    }
+    MLSI_TRY(b->e.st);
+    return mlsi_sums_finish(b->e.g, &first->phase->graph, &b->sums, sum, s->n_params, first->grad,
+                            b->grad);
+}
+
+/* Terms go on with their sums; inputs and outputs stay. */
+static mlsys_status continue_sums(mlsi_step_graph *s, const mlsi_step_builder *b) {
+    int32_t *addend;
+    MLSI_TRY(
+        mlsi_arena_zalloc(&s->arena, sizeof *addend * (size_t)(b->sums.n + 1), (void **)&addend));
+    for (int32_t i = 0; i < b->sums.n; i++)
+        addend[i] = b->value[b->sum[i]];
+    return mlsi_sums_continue(&b->phase->graph, &b->sums, addend, &b->phase->pass_nodes,
+                              &b->phase->pass_values);
 }
 
 static mlsys_status build_phases(mlsi_step_graph *s, const mlsi_graph *g, int32_t loss,
                                  const int32_t *params, const mlsi_trainer_options *o,
                                  const mlsi_param_plan *plans) {
-    mlsi_step_builder b;
-    MLSI_TRY(phase_begin(s, g->ctx, &b, o, plans));
-    MLSI_TRY(differentiate(&b, g, loss, params));
-    if (o->accumulate > 1) {
-        accumulate(&b);
-        MLSI_TRY(phase_end(s, &b, s->n_batch));
-        MLSI_TRY(phase_begin(s, g->ctx, &b, o, plans));
-        for (int32_t i = 0; i < s->n_params; i++)
-            b.grad[i] = mlsi_step_state(&b, plans[i].sum);
-        mlsi_update(&b);
-        return phase_end(s, &b, 0);
+    mlsi_step_builder first, second;
+    MLSI_TRY(phase_begin(s, g->ctx, &first, o, plans));
+    MLSI_TRY(differentiate(&first, g, loss, params));
+    if (o->accumulate == 1) {
+        mlsi_update(&first);
+        return phase_end(s, &first, s->n_batch);
     }
-    mlsi_update(&b);
-    return phase_end(s, &b, s->n_batch);
+    add_up(&first);
+    MLSI_TRY(phase_end(s, &first, s->n_batch));
+    MLSI_TRY(phase_begin(s, g->ctx, &second, o, plans));
+    MLSI_TRY(take_sums(&second, &first));
+    mlsi_update(&second);
+    MLSI_TRY(phase_end(s, &second, 0));
+    return continue_sums(s, &first);
 }
 
 /* ---- arguments ----------------------------------------------------------------------------- */
@@ -219,7 +302,7 @@ static mlsys_status create(const mlsi_graph *g, int32_t loss, int32_t n, const i
                            const mlsi_trainer_options *o, mlsi_step_graph *s) {
     const mlsi_func *f = &g->funcs[0];
     mlsi_param_plan *plans;
-    size_t room = (size_t)n * (3 + MLSI_MAX_SLOTS) + MLSI_STATE_SCALARS;
+    size_t room = (size_t)n * (2 + MLSI_MAX_SLOTS + MLSI_MAX_TERMS) + MLSI_STATE_SCALARS;
     MLSI_TRY(mlsi_arena_zalloc(&s->arena, sizeof *s->states * room, (void **)&s->states));
     MLSI_TRY(mlsi_arena_zalloc(&s->arena, sizeof *plans * (size_t)(n + 1), (void **)&plans));
     for (int32_t i = 0; i < n; i++) {
@@ -227,6 +310,7 @@ static mlsys_status create(const mlsi_graph *g, int32_t loss, int32_t n, const i
         MLSI_TRY(add_state(s, f->values[params[i]].name, "", i, &f->values[params[i]].type, &at));
     }
     s->n_params = n;
+    s->cap_states = (int32_t)room;
     s->n_batch = (int32_t)f->n_inputs - n;
     s->loss_dtype = f->values[loss].type.dtype;
     MLSI_TRY(add_scalars(s, o));

@@ -2,8 +2,8 @@
  *
  * State is a list of tensors: the parameters, what the optimiser keeps for each, and scalars that count. Each
  * phase of a step is a graph that reads state and batch and gives new state. Without accumulation there is one
- * phase. With it there are two: the first adds a batch's gradients to sums, the second, which the k-th call runs
- * after it, updates by their mean. Whether an update happens, at which rate and scale, is computed inside: the
+ * phase. With it there are two: the first goes on with the sums of which gradients are made (sums.h), the second,
+ * which the k-th call runs after it, updates by their mean and empties the sums. Whether an update happens, at which rate and scale, is computed inside: the
  * host decides nothing but when k calls are over.
  *
  * New state is written last: each old value is read by a final select(skip, old, new) behind all gradients, so
@@ -12,6 +12,7 @@
 #define MLSI_STEP_GRAPH_H
 
 #include "train/options.h"
+#include "train/sums.h"
 
 enum {                         /* scalars, the first states after the parameters */
        MLSI_STATE_BATCHES = 0, /* i64: calls so far */
@@ -35,6 +36,7 @@ typedef struct mlsi_state {
     mlsi_type type;    /* static */
     double initial;    /* every element's */
     bool of_parameter; /* starts as the parameter's value */
+    bool apart;        /* a new value is written while the old one must stay: never in its memory */
 } mlsi_state;
 
 typedef struct mlsi_phase {
@@ -51,7 +53,7 @@ typedef struct mlsi_step_graph {
     mlsi_alloc *alloc;
     mlsi_arena arena; /* names and lists */
     mlsi_state *states;
-    int32_t n_params, n_states; /* parameters come first, then scalars */
+    int32_t n_params, n_states, cap_states; /* parameters come first, then scalars */
     int32_t n_batch;
     mlsi_phase phases[2];
     int32_t n_phases;
@@ -77,7 +79,7 @@ typedef struct mlsi_param_plan {
     mlsi_optimizer optimizer; /* of this parameter */
     bool decays;
     int32_t slot[MLSI_MAX_SLOTS];
-    int32_t ema, sum;
+    int32_t ema;
 } mlsi_param_plan;
 
 #endif

@@ -4,6 +4,7 @@
 #include "core/sha256.h"
 #include "core/trace.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -67,7 +68,7 @@ static mlsys_status start_state(mlsi_trainer *t, int32_t i, mlsi_tensor *const *
         mlsi_view from = mlsi_tensor_view_of(t->state[s->parameter].tensor);
         for (int64_t k = 0, n = mlsi_view_count(&v); k < n; k++)
             mlsi_ref_set_f(&v, k, mlsi_ref_get_f(&from, k));
-    } else if (s->initial == 0) {
+    } else if (s->initial == 0 && !signbit(s->initial)) {
         memset(v.data, 0, mlsi_view_bytes(&v));
     } else {
         fill(&v, s->initial);

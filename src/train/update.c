@@ -49,12 +49,15 @@ static int32_t scalar(mlsi_step_builder *b, int which) {
     return mlsi_step_state(b, mlsi_scalar_state(b->s, which));
 }
 
-/* The state's new value unless the update is skipped. The old value is the operand that comes first, so that the
- * result takes its memory. */
-static void set_state(mlsi_step_builder *b, int32_t state, int32_t skip, int32_t value) {
+/* The old value is the operand that comes first, so that the result takes its memory. */
+void mlsi_step_set(mlsi_step_builder *b, int32_t state, int32_t skip, int32_t value) {
     int32_t old = mlsi_step_state(b, state);
-    if (mlsi_fault(MLSI_FAULT_TRAIN_NO_SKIP)) skip = mlsi_emit_int(&b->e, MLSYS_BOOL, 0);
     b->next[state] = mlsi_emit_select(&b->e, skip, old, value);
+}
+
+static void set_state(mlsi_step_builder *b, int32_t state, int32_t skip, int32_t value) {
+    if (mlsi_fault(MLSI_FAULT_TRAIN_NO_SKIP)) skip = mlsi_emit_int(&b->e, MLSYS_BOOL, 0);
+    mlsi_step_set(b, state, skip, value);
 }
 
 /* ---- gradients ----------------------------------------------------------------------------- */
@@ -64,7 +67,7 @@ static void take_means(mlsi_step_builder *b) {
     mlsi_emit *e = &b->e;
     int32_t below = -1;
     if (b->o->scaled && !mlsi_fault(MLSI_FAULT_TRAIN_UNSCALED)) below = scalar(b, MLSI_STATE_SCALE);
-    if (b->o->accumulate > 1 && !mlsi_fault(MLSI_FAULT_TRAIN_NO_MEAN)) {
+    if (b->o->accumulate > 1 && b->o->accumulate_mean && !mlsi_fault(MLSI_FAULT_TRAIN_NO_MEAN)) {
         int32_t k = mlsi_emit_scalar(e, MLSYS_F32, (double)b->o->accumulate);
         below = below < 0 ? k : mlsi_emit_2(e, MLSI_OP_MUL, below, k);
     }

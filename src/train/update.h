@@ -16,11 +16,15 @@ typedef struct mlsi_step_builder {
     int32_t *next;  /* per state: its new value, -1 = it stays */
     int32_t *grad;  /* per parameter */
     int32_t norm;   /* of all gradients */
+    mlsi_sums sums; /* with accumulation */
+    int32_t *sum;   /* per term: its state */
     int32_t result[MLSI_RESULTS];
 } mlsi_step_builder;
 
 /* A state as an input of the phase. */
 int32_t mlsi_step_state(mlsi_step_builder *b, int32_t state);
+/* The state's new value unless the update is skipped. */
+void mlsi_step_set(mlsi_step_builder *b, int32_t state, int32_t skip, int32_t value);
 /* Appends the update by b->grad. A failure is left in b->e.st. */
 void mlsi_update(mlsi_step_builder *b);
 

@@ -265,6 +265,7 @@ static bool is_candidate(const op_variant *v) {
     bool f64 = false;
     if (v->op == MLSI_OP_CAST && !strstr(v->attrs, "f64")) return false; /* a staircase */
     if (v->op == MLSI_OP_STOP_GRADIENT) return false; /* no derivative, on purpose */
+    if (v->op == MLSI_OP_ROPE) return v->in[0].type.dtype == MLSYS_F64; /* frequencies are f32 */
     for (int i = 0; i < v->n_in; i++) {
         if (v->in[i].absent) continue;
         mlsys_dtype t = v->in[i].type.dtype;

@@ -182,6 +182,10 @@ for shape, axes, keep in [((257,), [0], 0), ((3, 131, 5), [1], 0), ((4, 7, 3), [
     for op, reference in [("reduce_sum", torch.sum), ("reduce_mean", torch.mean), ("reduce_max", torch.amax),
                           ("reduce_min", torch.amin)]:
         case(op, [X(shape)], lambda x, f=reference, a=axes, k=keep: f(x, dim=a, keepdim=bool(k)), axes=axes, keep=keep)
+for shape, axes in [((257,), [0]), ((300, 5), [0]), ((4, 7, 3), [0, 2]), ((2, 3, 4), [0, 1, 2])]:
+    kept = tuple(n for d, n in enumerate(shape) if d not in axes)
+    case("batch_sum", [X(shape)], lambda x, a=axes: x.sum(dim=a), axes=axes)
+    case("batch_sum", [X(shape), X(kept)], lambda x, c, a=axes: x.sum(dim=a) + c, axes=axes)
 for shape, axes, keep in [((17,), [0], 0), ((3, 7, 5), [1], 0), ((4, 3, 3), [0, 2], 1), ((2, 3, 2), [0, 1, 2], 0)]:
     case("reduce_prod", [X(shape, 0.7, 1.4)], partial(R.product, axes=axes, keep=keep), axes=axes, keep=keep)
 case("reduce_prod", [X((3, 3), values=[0, 2, 3, 0, 0, 5, 1, 2, 3])], partial(R.product, axes=[1]), axes=[1])
@@ -204,6 +208,8 @@ for left, right, spec, attrs in [
      {"lhs_batch": [1, 0], "rhs_batch": [0, 3], "lhs_contract": [3], "rhs_contract": [1]}),
 ]:
     case("dot_general", [X(left), X(right)], partial(torch.einsum, spec), **attrs)
+case("dot_general", [X((5, 300)), X((300, 3)), X((5, 3))], lambda a, b, c: a @ b + c,
+     lhs_contract=[1], rhs_contract=[0])
 
 
 def matmul(a, b, transpose_a=0, transpose_b=0):
@@ -232,6 +238,7 @@ for x, w, attrs in [
     ((2, 2, 4), (2, 3, 2), {"transposed": 1}),
 ]:
     same("conv", [X(x), X(w)], R.conv, **attrs)
+case("conv", [X((2, 3, 7)), X((4, 3, 3)), X((2, 4, 5))], lambda x, w, c: R.conv(x, w) + c)
 for x, attrs in [
     ((2, 3, 7), {"kernel": [3]}), ((1, 2, 7, 5), {"kernel": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
     ((2, 3, 6, 5), {"kernel": [2, 2], "strides": [2, 2]}), ((1, 2, 8, 7), {"kernel": [2, 3], "dilations": [2, 1]}),

@@ -81,12 +81,17 @@ static void gather(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
 
 /* ---- reductions ----------------------------------------------------------------------------------------------------- */
 
-static void product(mlsi_nest *n, int64_t m, int64_t columns, int64_t k, mlsys_dtype dtype) {
+/* addend: the sum begins with an element of a third operand. */
+static void product(mlsi_nest *n, int64_t m, int64_t columns, int64_t k, mlsys_dtype dtype,
+                    bool addend) {
     int32_t a = param(n, MLSI_SCOPE_INPUT, dtype, 2, AT(m, k));
     int32_t b = param(n, MLSI_SCOPE_INPUT, dtype, 2, AT(k, columns));
+    int32_t c = addend ? param(n, MLSI_SCOPE_INPUT, dtype, 1, &columns) : -1;
     int32_t y = param(n, MLSI_SCOPE_OUTPUT, dtype, 2, AT(m, columns));
     int64_t i = loop(n, "i", m), j = loop(n, "j", columns);
+    int32_t first = addend ? mlsi_nest_load(n, c, &j) : -1;
     int32_t acc = mlsi_nest_acc(n, MLSI_ACC_DOT, dtype, k);
+    if (acc >= 0) n->accs[acc].init = first;
     int64_t at = loop(n, "k", k);
     mlsi_nest_add(n, acc, at, mlsi_nest_load(n, a, AT(i, at)), mlsi_nest_load(n, b, AT(at, j)));
     end(n, 1);
@@ -95,14 +100,20 @@ static void product(mlsi_nest *n, int64_t m, int64_t columns, int64_t k, mlsys_d
     end(n, 2);
 }
 static void matmul(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
-    product(n, m, columns, k, MLSYS_F32);
+    product(n, m, columns, k, MLSYS_F32, false);
 }
 static void matmul_fixed(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
     (void)m, (void)columns, (void)k;
-    product(n, 6, 10, 512, MLSYS_F32);
+    product(n, 6, 10, 512, MLSYS_F32, false);
 }
 static void matmul_i32(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
-    product(n, m, columns, k, MLSYS_I32);
+    product(n, m, columns, k, MLSYS_I32, false);
+}
+static void matmul_add(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
+    product(n, m, columns, k, MLSYS_F32, true);
+}
+static void matmul_add_i32(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
+    product(n, m, columns, k, MLSYS_I32, true);
 }
 
 static void softmax(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
@@ -285,6 +296,7 @@ const nest_sample nest_samples[] = {
     {"flattened", flattened},     {"gather", gather},
     {"matmul", matmul},           {"matmul_fixed", matmul_fixed},
     {"matmul_i32", matmul_i32},   {"softmax", softmax},
+    {"matmul_add", matmul_add},   {"matmul_add_i32", matmul_add_i32},
     {"sum_long", sum_long},       {"sum_i32", sum_i32},
     {"max_row", max_row},         {"argmax_row", argmax_row},
     {"sum_plane", sum_plane},     {"window", window},

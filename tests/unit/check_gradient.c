@@ -228,6 +228,40 @@ START_TEST(attention_gradients_in_programs) {
 }
 END_TEST
 
+/* Keys behind the valid ones do not reach the gradient of a gradient, whatever they hold: dq = s * (v - o) * k of one visible key is 0 for every s. */
+START_TEST(keys_behind_the_valid_ones_in_second_order) {
+    mlsys_graph g =
+        pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"q\" : f32[1,1,1,1]\n"
+                      "  %1 = input \"k\" : f32[1,2,1,1]\n  %2 = input \"v\" : f32[1,2,1,1]\n"
+                      "  %3 = input \"n\" : i32[1]\n  %4 = input \"s\" : f32[1,1,1,1]\n"
+                      "  %5 = input \"t\" : f32[1,1,1,1]\n"
+                      "  %6 = attention(%0, %1, %2, _, %3) : f32[1,1,1,1]\n  output \"\" %6\n}\n");
+    const int64_t one[4] = {1, 1, 1, 1}, two[4] = {1, 2, 1, 1};
+    const float q = 1, k[2] = {1, NAN}, v[2] = {3, NAN}, seed = 2, again = 1;
+    const int32_t n = 1, y = 6, s = 4, t = 5, x = 0, both[2] = {0, 4};
+    mlsys_tensor in[6] = {
+        pc_tensor(&pc, MLSYS_F32, 4, one, &q),    pc_tensor(&pc, MLSYS_F32, 4, two, k),
+        pc_tensor(&pc, MLSYS_F32, 4, two, v),     pc_tensor(&pc, MLSYS_I32, 1, one, &n),
+        pc_tensor(&pc, MLSYS_F32, 4, one, &seed), pc_tensor(&pc, MLSYS_F32, 4, one, &again)};
+    mlsys_tensor out[2] = {0};
+    mlsi_graph *inside;
+    int32_t dq, d[2];
+    OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+    OK(mlsi_gradient(inside, 0, 1, &y, &s, 1, &x, &dq));
+    OK(mlsi_gradient(inside, 0, 1, &dq, &t, 2, both, d));
+    inside->funcs[0].n_outputs = 0;
+    for (int i = 0; i < 2; i++)
+        OK(mlsi_build_output(inside, 0, NULL, d[i]));
+    mlsi_unpin(inside);
+    OK(mlsys_graph_interpret(g, pc.stream, 6, in, 2, out));
+    for (int i = 0; i < 2; i++)
+        ck_assert_float_eq(*(const float *)rg_view(out[i]).data, 0);
+    pc_release(6, in);
+    pc_release(2, out);
+    OK(mlsys_release(g));
+}
+END_TEST
+
 /* ---- refusals ------------------------------------------------------------------------------ */
 
 START_TEST(what_is_refused) {
@@ -276,6 +310,21 @@ START_TEST(an_op_without_a_gradient) {
     ck_assert_int_eq(inside->funcs[0].n_nodes, nodes);
     ck_assert_int_eq(inside->funcs[0].n_values, values);
     OK(mlsi_graph_verify(inside));
+    mlsi_unpin(inside);
+    OK(mlsys_release(g));
+}
+END_TEST
+
+/* The largest window that pool has a gradient for. */
+START_TEST(a_window_of_4096_cells) {
+    mlsys_graph g =
+        pc_parse(&pc, "functions 1\nfunc 0 \"main\" {\n  %0 = input \"x\" : f32[1,1,4096]\n"
+                      "  %1 = pool(%0) {kernel=[4096]} : f32[1,1,1]\n  output \"\" %1\n}\n");
+    mlsi_graph *inside;
+    int32_t y = 1, x = 0, dx = -1;
+    OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+    OK(mlsi_gradient(inside, 0, 1, &y, NULL, 1, &x, &dx));
+    ck_assert_int_ge(dx, 0);
     mlsi_unpin(inside);
     OK(mlsys_release(g));
 }
@@ -330,8 +379,10 @@ int main(void) {
     tcase_add_test(tc, a_deep_chain);
     tcase_add_test(tc, attention_goes_back_without_its_scores);
     tcase_add_test(tc, attention_gradients_in_programs);
+    tcase_add_test(tc, keys_behind_the_valid_ones_in_second_order);
     tcase_add_test(tc, what_is_refused);
     tcase_add_test(tc, an_op_without_a_gradient);
+    tcase_add_test(tc, a_window_of_4096_cells);
     tcase_add_test(tc, gradients_are_checked);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

@@ -48,11 +48,21 @@ static const struct {
      "rsqrt(%1) : f32[2]\n  %4 = select(%0, %3, %1)",
      {{0, 1}, {0, 4}, {1, 2}},
      {{1, -0.125}}},
+    {"no road, where the graph's first value could choose one",
+     "bool[2]; f32[2]; f32[2]: f32[2]",
+     "sqrt(%1)",
+     {{0, 0}, {4, 16}, {1, 2}},
+     {{0.25, 0.25}}},
     {"the road not taken, used twice",
      "bool[2]; f32[2]; f32[2]: f32[2]",
      "rsqrt(%1) : f32[2]\n  %4 = add(%3, %3) : f32[2]\n  %5 = select(%0, %4, %1)",
      {{0, 1}, {0, 4}, {1, 2}},
      {{1, -0.25}}},
+    {"the road not taken, at a fork on a road not taken",
+     "bool[2]; bool[2]; f32[2]; f32[2]: f32[2]",
+     "rsqrt(%2) : f32[2]\n  %5 = select(%1, %4, %2) : f32[2]\n  %6 = select(%0, %5, %2)",
+     {{0, 1}, {1, 1}, {0, 4}, {1, 2}},
+     {{1, -0.125}}},
     {"the road not taken, where it was broadcast",
      "bool[2]; f32[2]; f32[]; f32[2]: f32[2]",
      "sqrt(%2) : f32[]\n  %5 = mul(%1, %4) : f32[2]\n  %6 = select(%0, %5, %1)",
@@ -230,6 +240,11 @@ static const struct {
      "topk(%0) {k=2, axis=0}",
      {{3, 1, 3}, {1, 2}},
      {{1, 0, 2}}},
+    {"rope by its frequencies, two positions",
+     "f32[1,2,1,2]; i64[2]; f32[1]; f32[1,2,1,2]: f32[1,2,1,2]",
+     "rope(%0, %1, %2)",
+     {{2, 3, 1, 1}, {3, 4}, {0}, {5, 7, 2, 9}},
+     {{5, 7, 2, 9}, {25}}},
     {"a query that sees no key",
      "f32[1,2,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; bool[2,2]; f32[1,2,1,1]: f32[1,2,1,1]",
      "attention(%0, %1, %2, %3)",
@@ -256,10 +271,10 @@ static const struct {
      {{0, 1}, {0}, {1, -1}, {3, 5}, {2}},
      {{-2}, {0, 0}, {1, 1}}},
     {"a number of keys that is the graph's first value",
-     "i64[1]; f32[1,1,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; bool[1]; f32[1,1,1,1]: f32[1,1,1,1]",
+     "i64[1]; f32[1,1,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; f32[]; f32[1,1,1,1]: f32[1,1,1,1]",
      "attention(%1, %2, %3, %4, %0)",
-     {{1}, {1}, {1, 9}, {3, 7}, {1}, {2}},
-     {{0}, {0, 0}, {2, 0}}},
+     {{1}, {1}, {1, NAN}, {3, NAN}, {0}, {2}},
+     {{0}, {0, 0}, {2, 0}, {0}}},
     {"a query whose mask is -inf",
      "f32[1,1,1,1]; f32[1,2,1,1]; f32[1,2,1,1]; f32[2]; f32[1,1,1,1]: f32[1,1,1,1]",
      "attention(%0, %1, %2, %3)",
@@ -352,7 +367,8 @@ START_TEST(rows_have_these_gradients) {
 }
 END_TEST
 
-/* An adjoint that is the graph's value 0 is one: x * x by call, if and while, three times 2 * x * s. */
+/* An adjoint that is the graph's value 0 is one: x * x by call, if and while, three times 2 * x * s; x + x, by a sum
+ * of two; gelu, a composite, of 10 * x, where its slope is 1. */
 START_TEST(an_adjoint_that_is_the_first_value) {
     mlsys_graph g = pc_parse(
         &pc, "functions 4\n"
@@ -367,9 +383,11 @@ START_TEST(an_adjoint_that_is_the_first_value) {
              "func 0 \"main\" {\n  %0 = input \"s\" : f32[2]\n  %1 = input \"x\" : f32[2]\n"
              "  %2 = input \"p\" : bool[]\n  %3 = input \"n\" : i64[]\n"
              "  %4 = call(%1) {fn1=1} : f32[2]\n  %5 = if(%2, %1) {fn1=1, fn2=1} : f32[2]\n"
-             "  %6, %7 = while(%1, %3) {fn1=2, fn2=3} : f32[2], i64[]\n  output \"\" %4\n}\n");
+             "  %6, %7 = while(%1, %3) {fn1=2, fn2=3} : f32[2], i64[]\n"
+             "  %8 = full() {dtype=f32, value=10, shape=[]} : f32[]\n  %9 = mul(%1, %8) : f32[2]\n"
+             "  %10 = gelu(%9) : f32[2]\n  %11 = add(%1, %1) : f32[2]\n  output \"\" %4\n}\n");
     mlsi_graph *inside;
-    const int32_t y[3] = {4, 5, 6}, seeds[3] = {0, 0, 0}, x = 1;
+    const int32_t y[5] = {4, 5, 6, 10, 11}, seeds[5] = {0, 0, 0, 0, 0}, x = 1;
     const bool p = true;
     const int64_t n = 1;
     int32_t dx;
@@ -378,49 +396,54 @@ START_TEST(an_adjoint_that_is_the_first_value) {
         pc_tensor(&pc, MLSYS_BOOL, 0, NULL, &p), pc_tensor(&pc, MLSYS_I64, 0, NULL, &n)};
     mlsys_tensor out[1] = {0};
     OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
-    OK(mlsi_gradient(inside, 0, 3, y, seeds, 1, &x, &dx));
+    OK(mlsi_gradient(inside, 0, 5, y, seeds, 1, &x, &dx));
     inside->funcs[0].n_outputs = 0;
     OK(mlsi_build_output(inside, 0, NULL, dx));
     mlsi_unpin(inside);
     OK(mlsys_graph_interpret(g, pc.stream, 4, in, 1, out));
     const float *got = rg_view(out[0]).data;
-    ck_assert_float_eq(got[0], 18);
-    ck_assert_float_eq(got[1], 60);
+    ck_assert_float_eq(got[0], 18 + 2 + 10);
+    ck_assert_float_eq(got[1], 60 + 4 + 20);
     pc_release(4, in);
     pc_release(1, out);
     OK(mlsys_release(g));
 }
 END_TEST
 
-/* The same of attention's results: dv = s, and by the log-sum-exp dq = s * k. */
+/* The same of attention's results: dv = s, and by the log-sum-exp dq = s * k and dmask = s. */
 START_TEST(an_adjoint_of_attention_that_is_the_first_value) {
-    for (int lse = 0; lse < 2; lse++) {
+    static const struct {
+        int32_t y, x; /* 5: the result, 6: its log-sum-exp; 1: q, 3: v, 4: the mask */
+        float want;
+    } ways[] = {{5, 3, 3}, {6, 1, 15}, {6, 4, 3}};
+    for (int i = 0; i < 3; i++) {
         char text[512];
+        bool lse = ways[i].y == 6, masked = ways[i].x == 4;
         snprintf(text, sizeof text,
                  "functions 1\nfunc 0 \"main\" {\n  %%0 = input \"s\" : f32[1,1,1%s]\n"
                  "  %%1 = input \"q\" : f32[1,1,1,1]\n  %%2 = input \"k\" : f32[1,1,1,1]\n"
-                 "  %%3 = input \"v\" : f32[1,1,1,1]\n"
-                 "  %%4, %%5 = attention(%%1, %%2, %%3) {lse=true} : f32[1,1,1,1], f32[1,1,1]\n"
-                 "  output \"\" %%4\n}\n",
-                 lse ? "" : ",1");
+                 "  %%3 = input \"v\" : f32[1,1,1,1]\n  %%4 = input \"m\" : f32[1,1,1,1]\n"
+                 "  %%5, %%6 = attention(%%1, %%2, %%3%s) {lse=true} : f32[1,1,1,1], f32[1,1,1]\n"
+                 "  output \"\" %%5\n}\n",
+                 lse ? "" : ",1", masked ? ", %4" : "");
         mlsys_graph g = pc_parse(&pc, text);
         mlsi_graph *inside;
         const int64_t one[4] = {1, 1, 1, 1};
-        const float values[4] = {3, 2, 5, 7};
-        const int32_t y = lse ? 5 : 4, seed = 0, x = lse ? 1 : 3;
+        const float values[5] = {3, 2, 5, 7, 0.5f};
+        const int32_t seed = 0;
         int32_t dx;
-        mlsys_tensor in[4], out[1] = {0};
-        for (int i = 0; i < 4; i++)
-            in[i] = pc_tensor(&pc, MLSYS_F32, i || !lse ? 4 : 3, one, &values[i]);
+        mlsys_tensor in[5], out[1] = {0};
+        for (int k = 0; k < 5; k++)
+            in[k] = pc_tensor(&pc, MLSYS_F32, k || !lse ? 4 : 3, one, &values[k]);
         OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
-        OK(mlsi_gradient(inside, 0, 1, &y, &seed, 1, &x, &dx));
+        OK(mlsi_gradient(inside, 0, 1, &ways[i].y, &seed, 1, &ways[i].x, &dx));
         ck_assert_int_ge(dx, 0);
         inside->funcs[0].n_outputs = 0;
         OK(mlsi_build_output(inside, 0, NULL, dx));
         mlsi_unpin(inside);
-        OK(mlsys_graph_interpret(g, pc.stream, 4, in, 1, out));
-        ck_assert_float_eq(*(const float *)rg_view(out[0]).data, lse ? 15 : 3);
-        pc_release(4, in);
+        OK(mlsys_graph_interpret(g, pc.stream, 5, in, 1, out));
+        ck_assert_float_eq(*(const float *)rg_view(out[0]).data, ways[i].want);
+        pc_release(5, in);
         pc_release(1, out);
         OK(mlsys_release(g));
     }

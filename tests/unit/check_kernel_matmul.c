@@ -20,15 +20,23 @@ static mlsys_dtype compute_of(mlsys_dtype t) {
  * these. */
 typedef enum fault { NO_FAULT, FAULT_SEGMENT, FAULT_TWO_ROUNDINGS, FAULT_DROPS_LAST } fault;
 
-/* c[i] = dot of n pairs at a[ia(k)], b[ib(k)], given as arrays of row-major indices. */
+/* c[i] = dot of n pairs at a[ia(k)], b[ib(k)], given as arrays of row-major indices, after an addend that may be
+ * absent (data NULL). */
 static void reference_dot(const mlsi_view *a, const int64_t *ia, const mlsi_view *b,
-                          const int64_t *ib, int64_t n, const mlsi_view *c, int64_t i, fault f) {
+                          const int64_t *ib, int64_t n, const mlsi_view *addend, const mlsi_view *c,
+                          int64_t i, fault f) {
     float total32 = 0, s32 = 0;
     double total64 = 0, s64 = 0;
     uint64_t sum = 0;
+    bool added = addend && addend->data;
     int64_t segment = f == FAULT_SEGMENT ? SEGMENT / 2 : SEGMENT;
     mlsys_dtype compute = compute_of(c->dtype);
     if (f == FAULT_DROPS_LAST && n > 0) n--;
+    if (added && compute == MLSYS_I64)
+        sum = (uint64_t)kc_get_i(addend, i);
+    else if (added)
+        total64 = kc_get_f(addend, i), total32 = (float)total64;
+    if (n == 0) total32 += 0.0f, total64 += 0.0; /* one empty segment */
     for (int64_t k = 0; k < n; k++) {
         if (compute == MLSYS_I64) {
             sum += (uint64_t)kc_get_i(a, ia[k]) * (uint64_t)kc_get_i(b, ib[k]);
@@ -39,8 +47,8 @@ static void reference_dot(const mlsi_view *a, const int64_t *ia, const mlsi_view
             s32 = f == FAULT_TWO_ROUNDINGS ? x * y + s32 : fmaf(x, y, s32);
         }
         if ((k + 1) % segment && k + 1 < n) continue;
-        total32 = k < segment ? s32 : total32 + s32;
-        total64 = k < segment ? s64 : total64 + s64;
+        total32 = k < segment && !added ? s32 : total32 + s32;
+        total64 = k < segment && !added ? s64 : total64 + s64;
         s32 = 0, s64 = 0;
     }
     if (compute == MLSYS_I64)
@@ -73,8 +81,8 @@ static void contract_index(const mlsi_view *v, const mlsi_list *contract, int64_
     }
 }
 
-static void reference_dot_general(const mlsi_view *a, const mlsi_view *b, const mlsi_view *c,
-                                  const mlsi_attr_dot *at, fault f) {
+static void reference_dot_general(const mlsi_view *a, const mlsi_view *b, const mlsi_view *addend,
+                                  const mlsi_view *c, const mlsi_attr_dot *at, fault f) {
     int64_t n = 1, ai[MLSYS_MAX_DIMS] = {0}, bi[MLSYS_MAX_DIMS] = {0};
     for (int64_t i = 0; i < at->lhs_contract.n; i++)
         n *= a->shape[at->lhs_contract.v[i]];
@@ -98,7 +106,7 @@ static void reference_dot_general(const mlsi_view *a, const mlsi_view *b, const 
             contract_index(b, &at->rhs_contract, k, bi);
             ia[k] = linear(a, ai), ib[k] = linear(b, bi);
         }
-        reference_dot(a, ia, b, ib, n, c, o, f);
+        reference_dot(a, ia, b, ib, n, addend, c, o, f);
     }
     free(ia);
     free(ib);
@@ -132,7 +140,7 @@ static void reference_matmul(const mlsi_view *a, const mlsi_view *b, const mlsi_
             ia[k] = base_a * rows * k_count + (ta ? k * rows + m : m * k_count + k);
             ib[k] = base_b * columns * k_count + (tb ? n * k_count + k : k * columns + n);
         }
-        reference_dot(a, ia, b, ib, k_count, c, o, f);
+        reference_dot(a, ia, b, ib, k_count, NULL, c, o, f);
     }
     free(ia);
     free(ib);
@@ -236,7 +244,7 @@ static int64_t shuffle_axes(kc_rng *r, int rank, int *perm) {
 }
 
 /* Operands with batch, free and contracted axes in a random order. */
-static void dot_case(kc_rng *r, mlsys_dtype ta, mlsys_dtype tb, mlsys_dtype tc) {
+static void dot_case(kc_rng *r, mlsys_dtype ta, mlsys_dtype tb, mlsys_dtype tc, bool add) {
     mlsi_attr_dot at = {.dtype = tc};
     int batch = (int)kc_int(r, 0, 2), contract = (int)kc_int(r, 0, 3);
     int fa = (int)kc_int(r, 0, 2), fb = (int)kc_int(r, 0, 2), pa[8], pb[8];
@@ -267,12 +275,19 @@ static void dot_case(kc_rng *r, mlsys_dtype ta, mlsys_dtype tb, mlsys_dtype tc) 
     c.out[0] = kc_tensor_new(r, tc, out, cs, (kc_layout)kc_int(r, 0, KC_PADDED));
     kc_fill(r, &c.in[0], KC_ANY);
     kc_fill(r, &c.in[1], KC_FINITE);
+    if (add) {
+        c.n_in = 3;
+        c.in[2] = kc_tensor_new(r, tc, out, cs, (kc_layout)kc_int(r, 0, KC_LAYOUTS - 1));
+        kc_fill(r, &c.in[2], KC_FINITE);
+    }
     kc_tensor expected = kc_tensor_new(r, tc, out, cs, KC_DENSE);
-    reference_dot_general(&c.in[0].view, &c.in[1].view, &expected.view, &at, NO_FAULT);
-    char what[120];
-    snprintf(what, sizeof what, "dot_general %s %s %s, %d batch, %d contracted, %d and %d free",
+    reference_dot_general(&c.in[0].view, &c.in[1].view, &c.in[2].view, &expected.view, &at,
+                          NO_FAULT);
+    char what[160];
+    snprintf(what, sizeof what,
+             "dot_general %s %s %s, %d batch, %d contracted, %d and %d free, addend %d",
              mlsi_dtype_get(ta)->name, mlsi_dtype_get(tb)->name, mlsi_dtype_get(tc)->name, batch,
-             contract, fa, fb);
+             contract, fa, fb, (int)add);
     check(&c, &expected, what);
 }
 
@@ -281,12 +296,13 @@ START_TEST(dot_general_is_exact) {
     printf("dot_general seed %llu\n", (unsigned long long)r.state);
     for (int i = 0; i < 30; i++) {
         mlsys_dtype t = dtypes[kc_int(&r, 0, DTYPES - 1)];
-        dot_case(&r, t, t, t);
+        dot_case(&r, t, t, t, i % 2);
     }
     for (int i = 0; i < 15; i++) /* narrow inputs, wide result and the other way */
-        dot_case(&r, dtypes[kc_int(&r, 0, 2)], dtypes[kc_int(&r, 0, 2)], dtypes[kc_int(&r, 0, 2)]);
-    dot_case(&r, MLSYS_I8, MLSYS_U8, MLSYS_I32);
-    dot_case(&r, MLSYS_I16, MLSYS_I16, MLSYS_I64);
+        dot_case(&r, dtypes[kc_int(&r, 0, 2)], dtypes[kc_int(&r, 0, 2)], dtypes[kc_int(&r, 0, 2)],
+                 i % 2);
+    dot_case(&r, MLSYS_I8, MLSYS_U8, MLSYS_I32, true);
+    dot_case(&r, MLSYS_I16, MLSYS_I16, MLSYS_I64, false);
 }
 END_TEST
 

@@ -233,6 +233,13 @@ START_TEST(symbolic_types_of_a_language_model) {
     expect_type("reduce_mean", "f32[B,L,3]", "axes=[1]", "f32[B,3]");
     expect_type("concat", "f32[B,L]; f32[B,L]; f32[B,3]", "axis=1", "f32[B,2*L+3]");
     expect_type("pad", "f32[L]", "low=[1], high=[2]", "f32[L+3]");
+    expect_type("pad", "f32[L]", "low=[-2], high=[B+2]", "f32[B+L]");
+    expect_type("pad", "f32[S]", "low=[0], high=[L-S]", "f32[L]");
+    expect_type("pad", "f32[3]", "low=[B], high=[L]", "f32[B+L+3]");
+    expect_type("conv", "f32[2,B,S+2]; f32[5,B,S]", "", "f32[2,5,3]");
+    expect_type("conv", "f32[2,3,S]; f32[3,4,2]",
+                "transposed=true, strides=[2], output_pads=[L-2*(L/2)]",
+                "f32[2,4,L+2*S-2*((L)/(2))]");
     expect_type("conv", "f32[B,3,S]; f32[4,3,3]", "pads=[1,1]", "f32[B,4,S]");
     expect_type("conv", "f32[B,3,S]; f32[4,3,2]", "strides=[2]", "f32[B,4,((S)/(2))]");
     expect_type("iota", "", "dtype=i64, shape=[L]", "i64[L]");

@@ -99,8 +99,8 @@ static void parse(const char *body) {
 }
 
 static mlsys_status run_passes(const char *off) {
-    mlsi_pass_ctx p = {&graph, pc.device, &mlsi_cpu_backend, (mlsi_isa)pc.ctx->isa_limit,
-                       MLSI_EXACT};
+    mlsi_pass_ctx p = {&graph,     pc.device,       &mlsi_cpu_backend, (mlsi_isa)pc.ctx->isa_limit,
+                       MLSI_EXACT, .fuse_least = -1};
     return mlsi_passes_run(&p, off, true);
 }
 

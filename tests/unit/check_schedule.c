@@ -91,6 +91,8 @@ static const legal legals[] = {
     {"matmul_i32", "split(k_2, 4); rfactor(k_2_o)"},
     {"matmul_i32", "split(k_2, 4); rfactor(k_2_o); vectorize(k_2_i)"},
     {"matmul_i32", "tensorize(i_0, j_1, k_2)"},
+    {"matmul_add", "tile(i_0, j_1, 2, 4); cache_read(in2, j_1_o); cache_read(in1, j_1_o)"},
+    {"matmul_add", "split(k_2, 4); parallel(i_0); vectorize(j_1)"},
     {"softmax", "parallel(i_0); vectorize(j_1); vectorize(j_2); vectorize(j_3)"},
     {"softmax", "split(j_1, 4); rfactor(j_1_o); split(j_2, 4); split(j_3, 4); vectorize(j_3_i)"},
     {"softmax", "cache_read(in0, i_0); cache_write(out0, i_0)"},
@@ -244,6 +246,8 @@ static const illegal illegals[] = {
     {"softmax", "compute_at(row_2, j_1)", "it is read elsewhere too"},
     /* rfactor */
     {"matmul", "split(k_2, 256); rfactor(k_2_o)", "added one segment after the other"},
+    {"matmul_add_i32", "split(k_2, 4); rfactor(k_2_o)", "it begins with an addend"},
+    {"matmul_add", "tensorize(i_0, j_1, k_2)", "the sum begins with an addend"},
     {"sum_long", "split(k_1, 1024); rfactor(k_1_o)", "runs of 4096 only"},
     {"sum_long", "split(k_1, 8192); rfactor(k_1_o)", "runs of 4096 only"},
     {"argmax_row", "split(k_1, 4); rfactor(k_1_o)", "a position is no term"},

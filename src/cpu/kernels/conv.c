@@ -7,6 +7,7 @@
  * stream by. */
 #include "cpu/kernels/window.h"
 #include "core/faults.h"
+#include "cpu/kernels/addend.h"
 
 #include <math.h>
 
@@ -26,6 +27,7 @@ typedef struct conv_job {
     const mlsi_attr_conv *attrs;
     int64_t in_group, out_group, k;
     const float *weights;                   /* [groups * out_group][k] */
+    bool accumulate;                        /* the chains go on from what y holds */
     int64_t panels, splits, split_channels; /* the channels of a group are cut into splits */
     char *work;
     int64_t work_stride;
@@ -133,10 +135,20 @@ static int64_t enter_panel(const conv_job *job, int64_t panel, conv_scratch *s) 
     return n;
 }
 
+/* What one channel of y holds, and zeros up to a whole tile. */
+static void begin_sums(const conv_job *job, const char *y, int64_t n, const conv_scratch *s,
+                       float *sum) {
+    for (int64_t j = 0; j < n; j++)
+        load_f32(sum + j, y + s->y_offset[j], job->y->dtype, 4, 1);
+    for (int64_t j = n; j % TILE_N; j++)
+        sum[j] = 0;
+}
+
 static void conv_item(const void *user, int64_t item, int64_t last, int worker) {
     const conv_job *job = user;
     int64_t groups = job->attrs->groups, images = job->x->shape[0], entered = -1, n = 0;
     int64_t x_size = mlsi_dtype_size(job->x->dtype), y_size = mlsi_dtype_size(job->y->dtype);
+    int64_t y_step = job->y->strides[1] * y_size;
     conv_scratch s = scratch_of(job, worker);
     for (; item < last; item++) { /* panels last, so that their tables serve many items */
         int64_t o0 = item % job->splits * job->split_channels, g = item / job->splits % groups;
@@ -149,17 +161,17 @@ static void conv_item(const void *user, int64_t item, int64_t last, int worker) 
             (const char *)job->x->data +
             (image * job->x->strides[0] + g * job->in_group * job->x->strides[1]) * x_size;
         const float *w = job->weights + (g * job->out_group + o0) * job->k;
+        char *y = (char *)job->y->data + image * job->y->strides[0] * y_size +
+                  (g * job->out_group + o0) * y_step;
+        for (int64_t o = 0; job->accumulate && o < channels; o++)
+            begin_sums(job, y + o * y_step, n, &s, s.sum + o * WINDOW_PANEL);
         for (int64_t k0 = 0; k0 < job->k || k0 == 0; k0 += SEGMENT) {
             int64_t kn = job->k - k0 < SEGMENT ? job->k - k0 : SEGMENT;
             fill_block(job, x, k0, kn, n, &s);
-            segment_products(job, w + k0, channels, n, kn, k0 == 0, &s);
+            segment_products(job, w + k0, channels, n, kn, k0 == 0 && !job->accumulate, &s);
         }
-        for (int64_t o = 0; o < channels; o++) {
-            int64_t channel = g * job->out_group + o0 + o;
-            char *y = (char *)job->y->data +
-                      (image * job->y->strides[0] + channel * job->y->strides[1]) * y_size;
-            window_store(y, s.y_offset, job->y->dtype, s.sum + o * WINDOW_PANEL, n);
-        }
+        for (int64_t o = 0; o < channels; o++)
+            window_store(y + o * y_step, s.y_offset, job->y->dtype, s.sum + o * WINDOW_PANEL, n);
     }
 }
 
@@ -203,10 +215,10 @@ static double element64(const char *at) {
 
 /* One result: the stated order, literally. */
 static double conv_dot64(const conv_job *job, const mlsi_view *w, const char *x, int64_t channel,
-                         const int64_t *offset) {
-    double c = 0;
+                         const int64_t *offset, const char *y) {
+    double c = job->accumulate ? element64(y) : 0;
     int64_t group = channel / job->out_group, cells = job->w.cells;
-    for (int64_t k0 = 0; k0 < job->k; k0 += SEGMENT) {
+    for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += SEGMENT) {
         double s = 0;
         for (int64_t k = k0; k < job->k && k < k0 + SEGMENT; k++) {
             int64_t cell = k % cells, in = k / cells, rest = cell;
@@ -223,7 +235,7 @@ static double conv_dot64(const conv_job *job, const mlsi_view *w, const char *x,
                 window_inside(from) ? element64(x + in * job->x->strides[1] * 8 + from) : 0.0;
             s = fma(a, element64((const char *)w->data + at * 8), s);
         }
-        c = k0 ? c + s : s;
+        c = k0 || job->accumulate ? c + s : s;
     }
     return c;
 }
@@ -244,7 +256,7 @@ static void conv_item64(const void *user, int64_t item, int64_t last, int worker
             char *to = (char *)y->data + (image * y->strides[0] + o * y->strides[1]) * 8;
             for (int64_t j = 0; j < n; j++) {
                 double v = conv_dot64(job, (const mlsi_view *)(const void *)job->weights, from, o,
-                                      s.offset + j);
+                                      s.offset + j, to + s.y_offset[j]);
                 memcpy(to + s.y_offset[j], &v, sizeof v);
             }
         }
@@ -295,6 +307,7 @@ static mlsys_status conv_run(const mlsi_kernel_args *args) {
     int threads = args->pool ? mlsi_pool_threads(args->pool) : 1;
     describe(args, &job);
     if (mlsi_view_count(job.y) == 0) return MLSYS_OK;
+    job.accumulate = addend_in_result(args);
     job.work = args->work;
     int64_t items = job.y->shape[0] * job.panels;
     if (job.x->dtype == MLSYS_F64) {
@@ -325,6 +338,7 @@ MLSI_KERNEL_TABLE(conv) = {
     {.op = MLSI_OP_CONV,
      .isa = MLSI_K_ISA,
      .name = MLSI_K_NAME("conv_direct"),
+     .in_place = ADDEND_IN_PLACE,
      .accepts = accepts_conv,
      .run = conv_run,
      .work = conv_work},

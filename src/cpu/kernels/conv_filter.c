@@ -9,7 +9,7 @@
  * Bound: 2 flops per (r, o, k); per k a tile loads its rows, one offset and two registers of w. */
 #include "core/faults.h"
 #include "cpu/iterate.h"
-#include "cpu/kernel.h"
+#include "cpu/kernels/addend.h"
 
 #include <string.h>
 
@@ -28,6 +28,7 @@ enum {
 typedef struct filter_job {
     const mlsi_view *x, *w, *y;
     const mlsi_attr_conv *at;
+    bool accumulate; /* the chains go on from what y holds */
     int spatial;
     int64_t rows, k, channels, tiles, chunks;
     int64_t *base, *to, *offset; /* elements: of x and y per row, of x per k */
@@ -169,14 +170,20 @@ static void tile_one(const float *x, const int64_t *base, const int64_t *offset,
     tile(1, x, base, offset, w, kn, sum, first);
 }
 
-static void store_rows(const filter_job *job, int64_t row, int64_t n, int64_t tile_index,
-                       const float *sum) {
-    int64_t o0 = tile_index * TILE_N;
+/* Rows of sums from y's memory, or to it. */
+static void move_rows(const filter_job *job, int64_t row, int64_t n, int64_t tile_index, bool load,
+                      float *sum) {
+    int64_t o0 = tile_index * TILE_N, step = job->y->strides[1];
     int64_t m = job->channels - o0 < TILE_N ? job->channels - o0 : TILE_N;
-    for (int64_t r = 0; r < n; r++) {
-        float *to = (float *)job->y->data + job->to[row + r] + o0 * job->y->strides[1];
+    for (int64_t r = 0; r < n; r++, sum += TILE_N) {
+        float *y = (float *)job->y->data + job->to[row + r] + o0 * step;
         for (int64_t o = 0; o < m; o++)
-            to[o * job->y->strides[1]] = sum[r * TILE_N + o];
+            if (load)
+                sum[o] = y[o * step];
+            else
+                y[o * step] = sum[o];
+        for (int64_t o = m; load && o < TILE_N; o++)
+            sum[o] = 0;
     }
 }
 
@@ -187,8 +194,9 @@ static void filter_item(void *user, int64_t item, int worker) {
     int64_t n = job->rows - row < ITEM_ROWS ? job->rows - row : ITEM_ROWS;
     float *sum = job->sums + (int64_t)worker * ITEM_ROWS * TILE_N;
     const float *x = job->x->data;
-    if (job->k == 0) memset(sum, 0, sizeof *sum * (size_t)(n * TILE_N));
-    for (int64_t k = 0; k < job->k; k += SEGMENT) {
+    if (job->accumulate) move_rows(job, row, n, t, true, sum);
+    for (int64_t k = 0; k == 0 || k < job->k; k += SEGMENT) {
+        bool first = k == 0 && !job->accumulate;
         int64_t kn = job->k - k < SEGMENT ? job->k - k : SEGMENT;
         const float *w = job->packed + (t * job->k + k) * TILE_N;
         const int64_t *offset = job->offset + k;
@@ -196,14 +204,14 @@ static void filter_item(void *user, int64_t item, int worker) {
             const int64_t *base = job->base + row + r;
             m = n - r >= TILE_M ? TILE_M : n - r >= 3 ? 3 : 1;
             if (m == TILE_M)
-                tile_full(x, base, offset, w, kn, sum + r * TILE_N, k == 0);
+                tile_full(x, base, offset, w, kn, sum + r * TILE_N, first);
             else if (m == 3)
-                tile_three(x, base, offset, w, kn, sum + r * TILE_N, k == 0);
+                tile_three(x, base, offset, w, kn, sum + r * TILE_N, first);
             else
-                tile_one(x, base, offset, w, kn, sum + r * TILE_N, k == 0);
+                tile_one(x, base, offset, w, kn, sum + r * TILE_N, first);
         }
     }
-    store_rows(job, row, n, t, sum);
+    move_rows(job, row, n, t, false, sum);
 }
 
 static mlsys_status filter_run(const mlsi_kernel_args *args) {
@@ -211,6 +219,7 @@ static mlsys_status filter_run(const mlsi_kernel_args *args) {
     char *work = args->work;
     describe(args, &job);
     if (mlsi_view_count(job.y) == 0) return MLSYS_OK;
+    job.accumulate = addend_in_result(args);
     job.base = (int64_t *)(void *)work;
     job.to = job.base + job.rows;
     job.offset = job.to + job.rows;
@@ -245,6 +254,7 @@ MLSI_KERNEL_TABLE(conv_filter) = {{.op = MLSI_OP_CONV,
                                    .isa = MLSI_K_ISA,
                                    .name = MLSI_K_NAME("conv_filter"),
                                    .accepts = accepts,
+                                   .in_place = ADDEND_IN_PLACE,
                                    .run = filter_run,
                                    .work = filter_work},
                                   {.run = NULL}};

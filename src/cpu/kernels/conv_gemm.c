@@ -7,6 +7,7 @@
  * windows are strides. x is copied once into zeros, so that padding is there to be read. A transposed
  * convolution of stride 1 walks its cells backwards: negative strides. */
 #include "core/tensor.h"
+#include "cpu/kernels/addend.h"
 #include "cpu/kernels/gemm.h"
 
 typedef struct conv_product {
@@ -123,6 +124,7 @@ static mlsys_status run(const mlsi_kernel_args *args) {
     conv_product p;
     describe(args, &p);
     if (mlsi_view_count(p.y) == 0) return MLSYS_OK;
+    p.g.accumulate = addend_in_result(args);
     p.g.b = p.x->data;
     if (p.padded) {
         copy_job job = {&p, args->work};
@@ -164,6 +166,7 @@ MLSI_KERNEL_TABLE(conv_gemm) = {{.op = MLSI_OP_CONV,
                                  .isa = MLSI_K_ISA,
                                  .name = MLSI_K_NAME("conv_gemm"),
                                  .accepts = accepts,
+                                 .in_place = ADDEND_IN_PLACE,
                                  .run = run,
                                  .work = work},
                                 {.run = NULL}};

@@ -6,6 +6,8 @@
  *       for each panel of B: tile [256][NR] in L1, reused by all rows of the block
  *         for each MR rows: MR x NR sums in registers, one FMA chain each; then C = s or C = C + s
  *
+ * With an addend the chain of segments goes on from what C holds.
+ *
  * Tasks do not share sums, so the result does not depend on the number of threads. */
 #include "core/faults.h"
 #include "cpu/kernels/gemm.h"
@@ -155,28 +157,40 @@ static const float *stage_a(const plan *p, const char *a, int64_t m0, int64_t ro
         return (const float *)(const void *)a + m0 * *lda + k0;
     }
     int64_t row[GEMM_MB], column[GEMM_SEGMENT];
-    int64_t m_step = gemm_index_linear(&g->m) ? gemm_index_stride(&g->m, GEMM_A) : 0;
     int64_t k_step = gemm_index_linear(&g->k) ? gemm_index_stride(&g->k, GEMM_A) : 0;
     MLSI_K(gemm_index_offsets)(&g->m, GEMM_A, m0, rows, row);
     MLSI_K(gemm_index_offsets)(&g->k, GEMM_A, k0, kc, column);
     *lda = kc;
-    MLSI_K(gemm_gather)(buffer, kc, a, g->a_type, row, rows, m_step, column, kc, k_step);
+    MLSI_K(gemm_gather)(buffer, kc, a, g->a_type, row, rows, column, kc, k_step);
     return buffer;
+}
+
+/* How many of C's columns from n0 on, at most n, lie at one distance. */
+static int64_t even_columns(const gemm *g, int64_t n0, int64_t n) {
+    if (gemm_index_linear(&g->n)) return n;
+    int64_t inner = g->n.extent[g->n.dims - 1];
+    return min64(n, inner - n0 % inner);
 }
 
 void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n,
                             const float *sums) {
-    int64_t size = mlsi_dtype_size(g->c_type);
+    int64_t size = mlsi_dtype_size(g->c_type), step = gemm_index_stride(&g->n, GEMM_C) * size;
     c += MLSI_K(gemm_index_offset)(&g->m, GEMM_C, m) * size;
     for (int64_t i = 0, run; i < n; i += run) {
-        run = n - i;
-        int64_t step = gemm_index_stride(&g->n, GEMM_C);
-        if (!gemm_index_linear(&g->n)) {
-            int64_t inner = g->n.extent[g->n.dims - 1];
-            run = min64(run, inner - (n0 + i) % inner);
-        }
-        store_f32(c + MLSI_K(gemm_index_offset)(&g->n, GEMM_C, n0 + i) * size, g->c_type,
-                  step * size, sums + i, run);
+        run = even_columns(g, n0 + i, n - i);
+        store_f32(c + MLSI_K(gemm_index_offset)(&g->n, GEMM_C, n0 + i) * size, g->c_type, step,
+                  sums + i, run);
+    }
+}
+
+/* The other way, widened. */
+static void load_row(const gemm *g, const char *c, int64_t m, int64_t n0, int64_t n, float *sums) {
+    int64_t size = mlsi_dtype_size(g->c_type), step = gemm_index_stride(&g->n, GEMM_C) * size;
+    c += MLSI_K(gemm_index_offset)(&g->m, GEMM_C, m) * size;
+    for (int64_t i = 0, run; i < n; i += run) {
+        run = even_columns(g, n0 + i, n - i);
+        load_f32(sums + i, c + MLSI_K(gemm_index_offset)(&g->n, GEMM_C, n0 + i) * size, g->c_type,
+                 step, run);
     }
 }
 
@@ -244,7 +258,11 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
     } else {
         ldc = round_up(columns, GEMM_NR);
     }
-    const int64_t first = mlsi_fault(MLSI_FAULT_GEMM_SEGMENT) ? GEMM_SEGMENT : 0;
+    for (int64_t r = 0; g->accumulate && !p->direct_c && r < rows; r++)
+        load_row(g, c, m0 + r, n0, columns, sums + r * ldc);
+    /* Sums of segments are added to what is there from segment `first` on. */
+    int64_t first = mlsi_fault(MLSI_FAULT_GEMM_SEGMENT) ? GEMM_SEGMENT : 0;
+    if (g->accumulate) first = -1;
     for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
         int64_t kc = min64(GEMM_SEGMENT, k_count - k0);
         const float *as = stage_a(p, a, m0, rows, k0, kc, a_block, &lda);
@@ -282,6 +300,9 @@ static void run_small(const plan *p, const char *a, int64_t b_batch, char *c, in
                         &ld);
         as = block;
     }
+    if (g->accumulate) memset(out, 0, sizeof out); /* past the last column, too */
+    for (int64_t r = 0; g->accumulate && r < rows; r++)
+        load_row(g, c, r, n0, columns, out + r * p->nb);
     g->source->rows(g, b_batch, n0 / g->source->width, ceil_div(columns, g->source->width),
                     (int)rows, as, lda, out, p->nb);
     for (int64_t r = 0; r < rows; r++)

@@ -67,7 +67,8 @@ typedef struct gemm_source {
     int64_t (*locate)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
                       const char **at);
     /* Optional: 1 <= mr <= GEMM_SMALL_M whole rows times `panels` panels, all of K:
-     * out[r * ldo + column]. Columns past the last one may get anything or be left. */
+     * out[r * ldo + column], to which is added if g->accumulate. Columns past the last one may get
+     * anything or be left. */
     void (*rows)(const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr,
                  const float *a, int64_t lda, float *out, int64_t ldo);
 } gemm_source;
@@ -77,6 +78,7 @@ struct gemm {
     const char *a, *b;
     char *c;
     mlsys_dtype a_type, b_type, c_type;
+    bool accumulate; /* the segments' chain goes on from what C holds */
     /* batch.stride[GEMM_B] counts elements for a strided B, whole matrices for a packed one. */
     const uint8_t *packed;
     int64_t packed_matrix_bytes;
@@ -91,19 +93,23 @@ void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_vi
 void MLSI_K(gemm_run)(const gemm *g, mlsi_pool *pool, void *work);
 uint64_t MLSI_K(gemm_work)(const gemm *g, int threads);
 
-/* dst[i * ld + j] = f32(src[row[i] + column[j]]); row_step and column_step tell the common distance
- * of neighbouring rows or columns in elements, 0 when there is none. */
+/* dst[i * ld + j] = f32(src[row[i] + column[j]]); column_step tells the common distance of neighbouring
+ * columns in elements, 0 when there is none. */
 void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t, const int64_t *row,
-                         int64_t rows, int64_t row_step, const int64_t *column, int64_t columns,
-                         int64_t column_step);
+                         int64_t rows, const int64_t *column, int64_t columns, int64_t column_step);
 
 /* One row of sums to C[m, n0 .. n0 + n), rounded to C's dtype; c: the batch's first element. */
 void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n,
                             const float *sums);
 
+/* The expand of a strided B. */
+const float *MLSI_K(gemm_expand_strided)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,
+                                         int64_t kc, float *buffer);
+
 /* Sources for float B. */
-extern const gemm_source MLSI_K(gemm_strided);   /* any strides */
-extern const gemm_source MLSI_K(gemm_row_major); /* f32, columns side by side, k at one distance */
+extern const gemm_source MLSI_K(gemm_strided); /* any strides */
+/* Columns side by side, k at one distance; NULL for a dtype that has none. */
+const gemm_source *MLSI_K(gemm_row_major)(mlsys_dtype t);
 /* Packed form of [batches][K][N]: matrices of [panel][k][GEMM_NR] in the dtype of B. */
 uint64_t MLSI_K(gemm_pack_bytes)(const gemm *g);
 void MLSI_K(gemm_pack)(const gemm *g, void *packed, mlsi_pool *pool);

@@ -68,27 +68,36 @@ static void gather_transposed(float *dst, int64_t ld, const char *src, mlsys_dty
 #endif
 }
 
+/* Rows from the first on that follow each other in memory. */
+static int64_t neighbours(const int64_t *row, int64_t rows) {
+    int64_t n = 1;
+    while (n < rows && row[n] == row[n - 1] + 1)
+        n++;
+    return n;
+}
+
 void MLSI_K(gemm_gather)(float *dst, int64_t ld, const char *src, mlsys_dtype t, const int64_t *row,
-                         int64_t rows, int64_t row_step, const int64_t *column, int64_t columns,
+                         int64_t rows, const int64_t *column, int64_t columns,
                          int64_t column_step) {
-    int64_t size = mlsi_dtype_size(t), i = 0;
+    int64_t size = mlsi_dtype_size(t), c8 = columns & ~(int64_t)7;
     bool wide = t == MLSYS_F32 || t == MLSYS_F16 || t == MLSYS_BF16;
-    if (rows == 0 || columns == 0) return;
-    if (wide && row_step == 1 && column_step != 1 && columns >= 8) {
-        int64_t r8 = rows & ~(int64_t)7, c8 = columns & ~(int64_t)7;
-        gather_transposed(dst, ld, src, t, size, row[0], column, r8, c8);
-        for (i = 0; i < r8; i++)
-            for (int64_t j = c8; j < columns; j++)
-                dst[i * ld + j] = load1(src + (row[i] + column[j]) * size, t);
-    }
-    for (; i < rows; i++) {
+    bool turns = wide && column_step != 1 && c8;
+    for (int64_t i = 0; columns && i < rows;) {
+        int64_t r8 = turns ? neighbours(row + i, rows - i) & ~(int64_t)7 : 0;
         const char *p = src + row[i] * size;
-        if (column_step) {
-            load_f32(dst + i * ld, p + column[0] * size, t, column_step * size, columns);
-            continue;
+        float *to = dst + i * ld;
+        i += r8 ? r8 : 1;
+        if (r8) {
+            gather_transposed(to, ld, src, t, size, row[i - r8], column, r8, c8);
+            for (int64_t k = 0; k < r8; k++, to += ld, p += size)
+                for (int64_t j = c8; j < columns; j++)
+                    to[j] = load1(p + column[j] * size, t);
+        } else if (column_step) {
+            load_f32(to, p + column[0] * size, t, column_step * size, columns);
+        } else {
+            for (int64_t j = 0; j < columns; j++)
+                to[j] = load1(p + column[j] * size, t);
         }
-        for (int64_t j = 0; j < columns; j++)
-            dst[i * ld + j] = load1(p + column[j] * size, t);
     }
 }
 
@@ -103,8 +112,8 @@ static void copy_wide(float *dst, const float *src, int64_t ldb, int64_t kc) {
                      vf_load(src + v * VF_LANES));
 }
 
-static const float *expand_strided(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,
-                                   int64_t kc, float *buffer) {
+const float *MLSI_K(gemm_expand_strided)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0,
+                                         int64_t kc, float *buffer) {
     int64_t n0 = panel * GEMM_WIDE, left = g->n.count - n0;
     int64_t size = mlsi_dtype_size(g->b_type);
     const char *b = g->b + b_batch * size;
@@ -121,63 +130,13 @@ static const float *expand_strided(const gemm *g, int64_t b_batch, int64_t panel
         int64_t columns = left < GEMM_NR ? left : GEMM_NR;
         MLSI_K(gemm_index_offsets)(&g->n, GEMM_B, n0, columns, column);
         if (columns < GEMM_NR) memset(tile, 0, (size_t)(kc * GEMM_NR) * sizeof *tile);
-        MLSI_K(gemm_gather)(tile, GEMM_NR, b, g->b_type, row, kc, k_step, column, columns, n_step);
+        MLSI_K(gemm_gather)(tile, GEMM_NR, b, g->b_type, row, kc, column, columns, n_step);
     }
     return buffer;
 }
 
-const gemm_source MLSI_K(gemm_strided) = {.width = GEMM_WIDE, .expand = expand_strided};
-
-/* Few rows of A times a row-major B, which is read along its rows: STEP rows k of B at a time, a
- * few cache lines of each, into sums that stay in L1. */
-enum { STEP = 8 };
-
-/* s[r][0 .. columns) += the chain over steps rows of B. */
-V_FN void add_rows(int mr, int steps, const float *a, int64_t lda, const float *b, int64_t ldb,
-                   float *s, int64_t lds, int64_t columns) {
-    int64_t j = 0;
-    for (; j + VF_LANES <= columns; j += VF_LANES)
-        for (int r = 0; r < mr; r++) {
-            VF v = vf_load(s + r * lds + j);
-#pragma GCC unroll 8
-            for (int k = 0; k < steps; k++)
-                v = vf_fma(vf_set1(a[r * lda + k]), vf_load(b + k * ldb + j), v);
-            vf_store(s + r * lds + j, v);
-        }
-    int left = (int)(columns - j);
-    for (int r = 0; left && r < mr; r++) {
-        VF v = vf_load(s + r * lds + j);
-        for (int k = 0; k < steps; k++)
-            v = vf_fma(vf_set1(a[r * lda + k]), vf_load_n(b + k * ldb + j, left), v);
-        vf_store(s + r * lds + j, v);
-    }
-}
-
-static void rows_row_major(const gemm *g, int64_t b_batch, int64_t panel, int64_t panels, int mr,
-                           const float *a, int64_t lda, float *out, int64_t ldo) {
-    int64_t n0 = panel * GEMM_WIDE, columns = g->n.count - n0;
-    if (columns > panels * GEMM_WIDE) columns = panels * GEMM_WIDE;
-    int64_t k_count = g->k.count, ldb = gemm_index_stride(&g->k, GEMM_B);
-    const float *b = (const float *)(const void *)g->b + b_batch + n0;
-    float s[GEMM_SMALL_M * GEMM_SMALL_N];
-    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
-        int64_t end = k_count - k0 < GEMM_SEGMENT ? k_count : k0 + GEMM_SEGMENT, k = k0;
-        memset(s, 0, (size_t)(mr * ldo) * sizeof *s);
-        for (; k + STEP <= end; k += STEP)
-            if (mr == 1)
-                add_rows(1, STEP, a + k, lda, b + k * ldb, ldb, s, ldo, columns);
-            else
-                add_rows(mr, STEP, a + k, lda, b + k * ldb, ldb, s, ldo, columns);
-        for (; k < end; k++)
-            add_rows(mr, 1, a + k, lda, b + k * ldb, ldb, s, ldo, columns);
-        for (int64_t i = 0; i < mr * ldo; i += VF_LANES) {
-            VF v = vf_load(s + i);
-            vf_store(out + i, k0 ? vf_add(vf_load(out + i), v) : v);
-        }
-    }
-}
-
-const gemm_source MLSI_K(gemm_row_major) = {GEMM_WIDE, 8, expand_strided, NULL, rows_row_major};
+const gemm_source MLSI_K(gemm_strided) = {.width = GEMM_WIDE,
+                                          .expand = MLSI_K(gemm_expand_strided)};
 
 /* ---- packed: [matrix][panel][k][GEMM_NR] ----------------------------------------------------- */
 
@@ -202,7 +161,6 @@ static void pack_panel(void *user, int64_t item, int worker) {
     int64_t panels = matrix_panels(g), n0 = item % panels * GEMM_NR;
     int64_t columns = g->n.count - n0 < GEMM_NR ? g->n.count - n0 : GEMM_NR;
     int64_t row[GEMM_SEGMENT], column[GEMM_NR], size = mlsi_dtype_size(g->b_type);
-    int64_t k_step = gemm_index_linear(&g->k) ? gemm_index_stride(&g->k, GEMM_B) : 0;
     int64_t n_step = gemm_index_linear(&g->n) ? gemm_index_stride(&g->n, GEMM_B) : 0;
     const char *b = g->b + MLSI_K(gemm_index_offset)(&g->batch, GEMM_B, item / panels) * size;
     float tile[GEMM_SEGMENT * GEMM_NR];
@@ -211,7 +169,7 @@ static void pack_panel(void *user, int64_t item, int worker) {
         int64_t kc = g->k.count - k0 < GEMM_SEGMENT ? g->k.count - k0 : GEMM_SEGMENT;
         if (columns < GEMM_NR) memset(tile, 0, sizeof tile);
         MLSI_K(gemm_index_offsets)(&g->k, GEMM_B, k0, kc, row);
-        MLSI_K(gemm_gather)(tile, GEMM_NR, b, g->b_type, row, kc, k_step, column, columns, n_step);
+        MLSI_K(gemm_gather)(tile, GEMM_NR, b, g->b_type, row, kc, column, columns, n_step);
         /* Back to B's own dtype: exact, the values came from there. */
         store_f32(job->packed + (item * panel_elements(g) + k0 * GEMM_NR) * size, g->b_type, size,
                   tile, kc * GEMM_NR);
@@ -262,21 +220,16 @@ static const float *expand_bf16(const gemm *g, int64_t b_batch, int64_t panel, i
 
 /* ---- few rows times whole panels ------------------------------------------------------------- */
 
-V_FN VF load_lanes(const char *p, mlsys_dtype t) {
-    if (t == MLSYS_F32) return vf_load((const float *)(const void *)p);
-    const uint16_t *h = (const uint16_t *)(const void *)p;
-    return t == MLSYS_F16 ? vf_load_f16(h) : vf_load_bf16(h);
-}
-
 /* np panels at once: mr * np * 2 chains hide the latency of the FMA. */
 V_FN void rows_body(mlsys_dtype t, int mr, int np, const char *b, int64_t panel_bytes,
-                    int64_t k_count, const float *a, int64_t lda, float *out, int64_t ldo) {
+                    int64_t k_count, const float *a, int64_t lda, float *out, int64_t ldo,
+                    bool add) {
     int size = t == MLSYS_F32 ? 4 : 2;
     VF total[GEMM_SMALL_M][8];
-    for (int r = 0; r < mr; r++)
+    for (int r = 0; r < mr; r++) /* -0 changes no sum */
         for (int v = 0; v < 2 * np; v++)
-            total[r][v] = vf_zero();
-    for (int64_t k0 = 0; k0 < k_count; k0 += GEMM_SEGMENT) {
+            total[r][v] = add ? vf_load(out + r * ldo + v * VF_LANES) : vf_set1(-0.0f);
+    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
         int64_t kc = k_count - k0 < GEMM_SEGMENT ? k_count - k0 : GEMM_SEGMENT;
         VF s[GEMM_SMALL_M][8];
 #pragma GCC unroll 8
@@ -296,7 +249,7 @@ V_FN void rows_body(mlsys_dtype t, int mr, int np, const char *b, int64_t panel_
         for (int r = 0; r < mr; r++)
 #pragma GCC unroll 8
             for (int v = 0; v < 2 * np; v++)
-                total[r][v] = k0 ? vf_add(total[r][v], s[r][v]) : s[r][v];
+                total[r][v] = vf_add(total[r][v], s[r][v]);
     }
     for (int r = 0; r < mr; r++)
         for (int v = 0; v < 2 * np; v++)
@@ -308,7 +261,7 @@ V_FN void rows_of(mlsys_dtype t, const gemm *g, int64_t b_batch, int64_t panel, 
     int64_t size = t == MLSYS_F32 ? 4 : 2, panel_bytes = panel_elements(g) * size;
     const char *b = packed_at(g, b_batch, panel, 0, size);
     int64_t k = g->k.count;
-#define ROWS(mr_, np_) rows_body(t, mr_, np_, b, panel_bytes, k, a, lda, out, ldo)
+#define ROWS(mr_, np_) rows_body(t, mr_, np_, b, panel_bytes, k, a, lda, out, ldo, g->accumulate)
     for (int64_t step; panels > 0; panels -= step, b += step * panel_bytes, out += step * GEMM_NR) {
         step = mr == 1 && panels >= 4 ? 4 : mr <= 3 && panels >= 2 ? 2 : 1;
         switch (mr * 8 + (int)step) {

@@ -1,4 +1,5 @@
 /* dot_general and matmul on floats: attributes to indices of one product. */
+#include "cpu/kernels/addend.h"
 #include "cpu/kernels/gemm.h"
 
 static bool is_f32_like(mlsys_dtype t) { return mlsi_dtype_is_float(t) && t != MLSYS_F64; }
@@ -117,13 +118,14 @@ void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_vi
         matmul_problem(g, a, b, c, attrs, packed);
     else
         dot_problem(g, a, b, c, attrs, packed);
-    if (!packed && g->b_type == MLSYS_F32 && gemm_index_linear(&g->k) && gemm_index_linear(&g->n) &&
+    const gemm_source *rows = MLSI_K(gemm_row_major)(g->b_type);
+    if (!packed && rows && gemm_index_linear(&g->k) && gemm_index_linear(&g->n) &&
         gemm_index_stride(&g->n, GEMM_B) == 1)
-        g->source = &MLSI_K(gemm_row_major);
+        g->source = rows;
 }
 
 static bool floats(const mlsi_query *q) {
-    return q->n_in == 2 && is_f32_like(q->in[0].dtype) && is_f32_like(q->in[1].dtype) &&
+    return is_f32_like(q->in[0].dtype) && is_f32_like(q->in[1].dtype) &&
            is_f32_like(q->out[0].dtype);
 }
 
@@ -137,6 +139,7 @@ static bool accepts_packed(const mlsi_query *q) {
         gemm g;                                                                                    \
         MLSI_K(gemm_problem)                                                                       \
         (&g, OP, &args->in[0], &args->in[1], &args->out[0], args->attrs, args->packed);            \
+        g.accumulate = addend_in_result(args);                                                     \
         MLSI_K(gemm_run)(&g, args->pool, args->work);                                              \
         return MLSYS_OK;                                                                           \
     }                                                                                              \
@@ -167,6 +170,7 @@ MLSI_KERNEL_TABLE(matmul) = {
     {.op = MLSI_OP_DOT_GENERAL,
      .isa = MLSI_K_ISA,
      .name = MLSI_K_NAME("dot_general_float_panels"),
+     .in_place = ADDEND_IN_PLACE,
      .accepts = accepts_packed,
      .run = dot_run,
      .work = dot_work,
@@ -176,6 +180,7 @@ MLSI_KERNEL_TABLE(matmul) = {
     {.op = MLSI_OP_DOT_GENERAL,
      .isa = MLSI_K_ISA,
      .name = MLSI_K_NAME("dot_general_float_tiles"),
+     .in_place = ADDEND_IN_PLACE,
      .accepts = floats,
      .run = dot_run,
      .work = dot_work},

@@ -1,5 +1,6 @@
 /* dot_general and matmul on f64 and on integers: one blocked loop, vectorised by the compiler.
  * Integers are multiplied modulo 2^64, which wraps to the same bits in every narrower width. */
+#include "cpu/kernels/addend.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/stage.h"
 
@@ -33,6 +34,7 @@ typedef struct wide_job {
 static mlsys_status run(const mlsi_kernel_args *args, mlsi_op op) {
     gemm g;
     MLSI_K(gemm_problem)(&g, op, &args->in[0], &args->in[1], &args->out[0], args->attrs, NULL);
+    g.accumulate = addend_in_result(args);
     wide_job job = {.g = &g, .work = args->work};
     job.m_blocks = (g.m.count + WIDE_ROWS - 1) / WIDE_ROWS;
     job.n_blocks = (g.n.count + WIDE_COLUMNS - 1) / WIDE_COLUMNS;
@@ -51,7 +53,6 @@ static uint64_t work(const mlsi_kernel_args *args, int threads) {
 }
 
 static bool accepts(const mlsi_query *q) {
-    if (q->n_in != 2) return false;
     mlsys_dtype a = q->in[0].dtype, b = q->in[1].dtype, c = q->out[0].dtype;
     return (a == MLSYS_F64 && b == MLSYS_F64 && c == MLSYS_F64) ||
            (mlsi_dtype_is_int(a) && mlsi_dtype_is_int(b) && mlsi_dtype_is_int(c));
@@ -61,6 +62,7 @@ MLSI_KERNEL_TABLE(matmul_wide) = {
     {.op = MLSI_OP_DOT_GENERAL,
      .isa = MLSI_K_ISA,
      .name = MLSI_K_NAME("dot_general_f64_int_blocks"),
+     .in_place = ADDEND_IN_PLACE,
      .accepts = accepts,
      .run = run_dot,
      .work = work},

@@ -120,6 +120,18 @@ static inline void store_half(char *dst, int64_t stride, const float *src, int64
     }
 }
 
+/* VF_LANES neighbours, or the first n of them, of f32, f16 or bf16. */
+V_FN VF load_lanes(const char *p, mlsys_dtype t) {
+    if (t == MLSYS_F32) return vf_load((const float *)(const void *)p);
+    const uint16_t *h = (const uint16_t *)(const void *)p;
+    return t == MLSYS_F16 ? vf_load_f16(h) : vf_load_bf16(h);
+}
+V_FN VF load_lanes_n(const char *p, mlsys_dtype t, int n) {
+    if (t == MLSYS_F32) return vf_load_n((const float *)(const void *)p, n);
+    const uint16_t *h = (const uint16_t *)(const void *)p;
+    return t == MLSYS_F16 ? vf_load_f16_n(h, n) : vf_load_bf16_n(h, n);
+}
+
 static inline void load_f32(float *dst, const char *src, mlsys_dtype t, int64_t stride, int64_t n) {
     switch (t) {
     case MLSYS_F32: stage_move((char *)dst, 4, src, stride, 4, n); break;

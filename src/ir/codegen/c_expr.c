@@ -19,6 +19,8 @@ const char *mlsi_c_memory_type(mlsys_dtype t) {
     case MLSYS_I32: return "int32_t";
     case MLSYS_I16: return "int16_t";
     case MLSYS_I8: return "int8_t";
+    case MLSYS_F8E4M3:
+    case MLSYS_F8E5M2:
     case MLSYS_U8:
     case MLSYS_BOOL: return "uint8_t";
     default: return NULL;
@@ -39,8 +41,10 @@ void mlsi_c_refuse(mlsi_c_writer *w, const char *why) {
         w->status = mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: no C text for %s", w->n->name, why);
 }
 
-static const char *half_name(mlsys_dtype t) { return t == MLSYS_F16 ? "f16" : "bf16"; }
-static bool is_half(mlsys_dtype t) { return t == MLSYS_F16 || t == MLSYS_BF16; }
+static bool is_narrow(mlsys_dtype t) {
+    return mlsi_dtype_is_float(t) && t != MLSYS_F32 && t != MLSYS_F64;
+}
+static bool is_f8(mlsys_dtype t) { return t == MLSYS_F8E4M3 || t == MLSYS_F8E5M2; }
 
 bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr) {
     const mlsi_lx *x = &w->n->exprs[expr];
@@ -67,10 +71,10 @@ bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr) {
 static void element(mlsi_c_writer *w, const mlsi_lx *x) {
     const char *name = w->n->buffers[x->ref].name;
     if (!mlsi_c_memory_type(x->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(x->dtype)->name);
-    if (is_half(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", half_name(x->dtype));
-    mlsi_text_add(w->out, "%s[", name);
+    if (is_narrow(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", mlsi_dtype_get(x->dtype)->name);
+    mlsi_text_add(w->out, "m_%s[", name);
     mlsi_c_address(w, x->ref, x->index);
-    mlsi_text_add(w->out, is_half(x->dtype) ? "])" : "]");
+    mlsi_text_add(w->out, is_narrow(x->dtype) ? "])" : "]");
 }
 
 static const char *load_name(mlsys_dtype t) {
@@ -94,7 +98,7 @@ static void load_lanes(mlsi_c_writer *w, const mlsi_lx *x) {
         mlsi_c_refuse(w, "lanes of this dtype");
         return;
     }
-    mlsi_text_add(w->out, "%s%s%s(&%s[", tail && own && x->dtype != MLSYS_BOOL ? "ml_" : "", name,
+    mlsi_text_add(w->out, "%s%s%s(&m_%s[", tail && own && x->dtype != MLSYS_BOOL ? "ml_" : "", name,
                   tail ? "_n" : "", w->n->buffers[x->ref].name);
     mlsi_c_address(w, x->ref, x->index);
     mlsi_text_add(w->out, tail ? "], m)" : "])");
@@ -131,31 +135,39 @@ static void shift(mlsi_c_writer *w, const mlsi_lx *x) {
 
 static void bitcast(mlsi_c_writer *w, const mlsi_lx *x) {
     mlsys_dtype from = w->n->exprs[x->args[0]].dtype;
-    bool f32 = from == MLSYS_F32 && x->dtype == MLSYS_I32,
-         i32 = from == MLSYS_I32 && x->dtype == MLSYS_F32;
-    bool half = from == MLSYS_I16 && is_half(x->dtype);
-    if (!f32 && !i32 && !half) {
-        mlsi_c_refuse(w, "this bitcast");
-        return;
-    }
-    mlsi_text_add(w->out, "%s%s(",
-                  half  ? "ml_bits_to_"
-                  : f32 ? "ml_bits_of_f32"
-                        : "ml_bits_to_f32",
-                  half ? half_name(x->dtype) : "");
+    mlsi_text_add(w->out, "ml_bits_to_%s(ml_bits_of_%s(", mlsi_dtype_get(x->dtype)->name,
+                  mlsi_dtype_get(from)->name);
     mlsi_c_scalar(w, x->args[0]);
+    mlsi_text_add(w->out, "))");
+}
+
+static void random_number(mlsi_c_writer *w, const mlsi_lx *x) {
+    const char *name = mlsi_dtype_get(x->dtype)->name;
+    bool wraps = x->bits == MLSI_RANDOM_BITS && x->dtype != MLSYS_I64;
+    if (wraps) mlsi_text_add(w->out, "(int64_t)(%s)", mlsi_c_memory_type(x->dtype));
+    if (x->bits == MLSI_RANDOM_BITS)
+        mlsi_text_add(w->out, wraps ? "ml_random_bits32(" : "ml_random_bits64(");
+    else
+        mlsi_text_add(w->out, "ml_random_%s_%s(",
+                      x->bits == MLSI_RANDOM_UNIFORM ? "uniform" : "normal", name);
+    mlsi_c_scalar(w, x->args[0]);
+    mlsi_text_add(w->out, ", ");
+    mlsi_c_scalar(w, x->args[1]);
+    mlsi_text_add(w->out, ", ");
+    mlsi_c_index(w, x->index[0]);
     mlsi_text_add(w->out, ")");
 }
 
 static void op(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
     mlsys_dtype from = args_dtype(w->n, x);
     mlsi_c_class c = mlsi_c_class_of(from);
-    bool narrow = is_half(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST;
+    bool narrow = is_narrow(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST;
     bool wraps = !lanes && mlsi_c_class_of(x->dtype) == MLSI_C_INT && x->dtype != MLSYS_I64 &&
                  c == MLSI_C_INT;
     const char *text = mlsi_c_op(x->op, c, lanes);
     if (narrow)
-        mlsi_text_add(w->out, lanes ? "ml_vround_%s(" : "ml_round_%s(", half_name(x->dtype));
+        mlsi_text_add(w->out, lanes ? "ml_vround_%s(" : "ml_round_%s(",
+                      mlsi_dtype_get(x->dtype)->name);
     if (x->op == MLSI_OP_CAST) {
         mlsi_c_cast(w, from, x->dtype, x->args[0]);
     } else if (x->op == MLSI_OP_SHIFT_LEFT || x->op == MLSI_OP_SHIFT_RIGHT) {
@@ -220,10 +232,11 @@ void mlsi_c_scalar(mlsi_c_writer *w, int32_t expr) {
     case MLSI_LX_INDEX: mlsi_c_index(w, x->index[0]); break;
     case MLSI_LX_LOAD: element(w, x); break;
     case MLSI_LX_OP: op(w, x, false); break;
-    case MLSI_LX_LET: mlsi_text_add(w->out, "%s", w->n->lets[x->ref].name); break;
+    case MLSI_LX_LET: mlsi_text_add(w->out, "x_%s", w->n->lets[x->ref].name); break;
     case MLSI_LX_ACC: mlsi_text_add(w->out, "%s_r", w->n->accs[x->ref].name); break;
     case MLSI_LX_GUARD: guard(w, x, false); break;
-    default: mlsi_c_refuse(w, "random numbers and shuffles"); break;
+    case MLSI_LX_RANDOM: random_number(w, x); break;
+    default: mlsi_c_refuse(w, "shuffles"); break;
     }
 }
 
@@ -266,7 +279,8 @@ static bool value_fits(mlsi_c_writer *w, int32_t expr) {
     int64_t stride;
     if (!mlsi_c_varies(w, expr))
         return mlsi_c_class_of(x->dtype) != MLSI_C_F64 || x->kind != MLSI_LX_RANDOM;
-    if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16)
+    if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16 ||
+        is_f8(x->dtype))
         return false;
     switch (x->kind) {
     case MLSI_LX_LOAD:
@@ -297,7 +311,7 @@ static bool stmt_fits(mlsi_c_writer *w, const mlsi_ls *s) {
         w->let_is_vector[s->ref] = mlsi_c_varies(w, s->value);
         return value_fits(w, s->value);
     case MLSI_LS_STORE:
-        return load_name(w->n->buffers[s->ref].dtype) && value_fits(w, s->value) &&
+        return mlsi_c_store_name(w->n->buffers[s->ref].dtype) && value_fits(w, s->value) &&
                mlsi_c_access_of(w->n, s->ref, s->index, w->vector_var) == MLSI_C_UNIT;
     case MLSI_LS_FOR:
         if (!mlsi_c_stride(w->n, w->n->vars[s->var].extent, w->vector_var, &stride) || stride)
@@ -306,7 +320,8 @@ static bool stmt_fits(mlsi_c_writer *w, const mlsi_ls *s) {
     case MLSI_LS_ACC: {
         const mlsi_acc *a = &w->n->accs[s->ref];
         w->acc_is_vector[s->ref] = true;
-        return a->dtype == MLSYS_F32 && a->kind <= MLSI_ACC_MIN;
+        return a->dtype == MLSYS_F32 && a->kind <= MLSI_ACC_MIN &&
+               (a->init < 0 || value_fits(w, a->init));
     }
     case MLSI_LS_ADD:
         if (!value_fits(w, s->value) || (s->value2 >= 0 && !value_fits(w, s->value2))) return false;

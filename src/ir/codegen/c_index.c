@@ -106,7 +106,7 @@ void mlsi_c_address(mlsi_c_writer *w, int32_t buffer, const int64_t *index) {
         if (index[d] == 0) continue;
         mlsi_text_add(w->out, "%s", plus);
         mlsi_c_index(w, index[d]);
-        if (d + 1 < b->rank) mlsi_text_add(w->out, " * %s_s%d", b->name, d);
+        if (d + 1 < b->rank) mlsi_text_add(w->out, " * m_%s_s%d", b->name, d);
         plus = " + ";
     }
     if (!*plus) mlsi_text_add(w->out, "0");

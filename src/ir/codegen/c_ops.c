@@ -56,8 +56,8 @@ static const op_text texts[] = {
     {MLSI_OP_SUB, "($0 - $1)", "vf_sub($0, $1)", "($0 - $1)", "ml_isub($0, $1)"},
     {MLSI_OP_MUL, "($0 * $1)", "vf_mul($0, $1)", "($0 * $1)", "ml_imul($0, $1)"},
     {MLSI_OP_DIV, "($0 / $1)", "vf_div($0, $1)", "($0 / $1)", "ml_idiv($0, $1)"},
-    {MLSI_OP_REM, NULL, NULL, NULL, "ml_irem($0, $1)"},
-    {MLSI_OP_MOD, NULL, NULL, NULL, "ml_imod($0, $1)"},
+    {MLSI_OP_REM, "__builtin_fmodf($0, $1)", NULL, "__builtin_fmod($0, $1)", "ml_irem($0, $1)"},
+    {MLSI_OP_MOD, "ml_mod($0, $1)", NULL, "ml_mod64($0, $1)", "ml_imod($0, $1)"},
     {MLSI_OP_MAX, "ml_max($0, $1)", "vf_maximum($0, $1)", "ml_max64($0, $1)", "ml_imax($0, $1)"},
     {MLSI_OP_MIN, "ml_min($0, $1)", "vf_minimum($0, $1)", "ml_min64($0, $1)", "ml_imin($0, $1)"},
     {MLSI_OP_AND, NULL, NULL, NULL, "($0 & $1)"},
@@ -114,6 +114,7 @@ static bool small_int(mlsys_dtype t) { /* exact in f32 */
 
 bool mlsi_c_casts_in_lanes(mlsys_dtype from, mlsys_dtype to) {
     mlsi_c_class a = mlsi_c_class_of(from), b = mlsi_c_class_of(to);
+    if (to == MLSYS_F8E4M3 || to == MLSYS_F8E5M2) return false;
     if (a == MLSI_C_F32 && b == MLSI_C_F32) return true;
     if (a == MLSI_C_BOOL && b == MLSI_C_F32) return true;
     if (to == MLSYS_F32 && (from == MLSYS_I32 || from == MLSYS_I8 || from == MLSYS_U8)) return true;
@@ -139,11 +140,11 @@ void mlsi_c_cast(mlsi_c_writer *w, mlsys_dtype from, mlsys_dtype to, int32_t arg
         return;
     }
     bool narrow = b == MLSI_C_F32 && to != MLSYS_F32;
-    if (narrow && (a == MLSI_C_F64 || (a == MLSI_C_INT && !small_int(from)))) {
-        mlsi_c_refuse(w, "a cast that would round twice");
-        return;
-    }
-    if (b == MLSI_C_F32)
+    bool wide = a == MLSI_C_F64 || (a == MLSI_C_INT && !small_int(from));
+    if (narrow && wide) /* not through f32, which would round twice */
+        mlsi_text_add(w->out, "ml_narrow_%s(%s(", mlsi_dtype_get(to)->name,
+                      a == MLSI_C_F64 ? "" : "ml_to_odd");
+    else if (b == MLSI_C_F32)
         mlsi_text_add(w->out, "(float)(");
     else if (b == MLSI_C_F64)
         mlsi_text_add(w->out, "(double)(");
@@ -154,5 +155,5 @@ void mlsi_c_cast(mlsi_c_writer *w, mlsys_dtype from, mlsys_dtype to, int32_t arg
     else
         mlsi_text_add(w->out, "(int64_t)(%s)(", mlsi_c_memory_type(to));
     mlsi_c_scalar(w, arg);
-    mlsi_text_add(w->out, ")");
+    mlsi_text_add(w->out, narrow && wide ? "))" : ")");
 }

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-static void body(mlsi_c_writer *w, int32_t first);
-
 static const char *acc_name(const mlsi_c_writer *w, int32_t acc) { return w->n->accs[acc].name; }
 
 /* ---- reductions ------------------------------------------------------------------------------------------ */
@@ -26,10 +24,19 @@ static void acc_type(mlsi_c_writer *w, int32_t acc) {
 }
 
 static void begin_acc(mlsi_c_writer *w, const mlsi_ls *s) {
+    const mlsi_acc *a = &w->n->accs[s->ref];
     acc_type(w, s->ref);
     mlsi_text_add(w->out, " %s;\n", acc_name(w, s->ref));
     acc_type(w, s->ref);
-    mlsi_text_add(w->out, "_begin(&%s);\n", acc_name(w, s->ref));
+    mlsi_text_add(w->out, "_begin(&%s", acc_name(w, s->ref));
+    if (a->kind == MLSI_ACC_DOT) mlsi_text_add(w->out, ", ");
+    if (a->kind == MLSI_ACC_DOT && a->init >= 0)
+        mlsi_c_value(w, a->init);
+    else if (a->kind == MLSI_ACC_DOT)
+        mlsi_text_add(w->out, w->acc_is_vector[s->ref]        ? "vf_set1(-0.0f)"
+                              : mlsi_dtype_is_float(a->dtype) ? "-0.0"
+                                                              : "0");
+    mlsi_text_add(w->out, ");\n");
 }
 
 /* Once a reduction's loops have ended its result has a name; `after` is the statement behind them. */
@@ -58,29 +65,40 @@ static void add(mlsi_c_writer *w, const mlsi_ls *s) {
     mlsi_text_add(w->out, ");\n");
 }
 
-/* Do the positions ascend by one in the order of the text? loops: from ACC to ADD, outermost first. */
+/* Do the positions ascend by one in the order of the text? loops: from ACC to ADD, outermost first; an iteration may add
+ * several terms. */
 typedef struct walk {
     int32_t vars[16];
-    int n;
-    bool ok;
+    int n, terms, seen; /* terms of an iteration; those seen so far */
 } walk;
 
-static void check_order(mlsi_c_writer *w, const mlsi_ls *add_stmt, const walk *loops) {
+static bool order_is_free(const mlsi_acc *a) {
+    if (a->kind > MLSI_ACC_DOT) return a->kind < MLSI_ACC_ARGMAX;
+    return a->kind != MLSI_ACC_DOT && !mlsi_dtype_is_float(a->dtype);
+}
+
+static void check_order(mlsi_c_writer *w, const mlsi_ls *add_stmt, walk *loops) {
     mlsi_nest *n =
         (mlsi_nest *)(uintptr_t)w->n; /* interning more expressions changes nothing that it means */
     int64_t position = 0;
-    if (w->n->accs[add_stmt->ref].kind > MLSI_ACC_DOT &&
-        w->n->accs[add_stmt->ref].kind < MLSI_ACC_ARGMAX)
-        return;
-    if (w->n->accs[add_stmt->ref].kind <= MLSI_ACC_PROD &&
-        !mlsi_dtype_is_float(w->n->accs[add_stmt->ref].dtype))
-        return;
+    if (order_is_free(&w->n->accs[add_stmt->ref])) return;
     for (int i = 0; i < loops->n; i++) {
         position = mlsi_nest_index(n, '*', position, w->n->vars[loops->vars[i]].extent);
         position = mlsi_nest_index(n, '+', position, w->n->vars[loops->vars[i]].code);
     }
+    position =
+        mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', position, loops->terms), loops->seen++);
     if (position != add_stmt->index[0])
         mlsi_c_refuse(w, "a reduction whose terms do not come in order");
+}
+
+static int count_adds(const mlsi_nest *n, int32_t first, int32_t acc) {
+    int count = 0;
+    for (int32_t i = first; i >= 0; i = n->stmts[i].next) {
+        count += n->stmts[i].kind == MLSI_LS_ADD && n->stmts[i].ref == acc;
+        if (n->stmts[i].body >= 0) count += count_adds(n, n->stmts[i].body, acc);
+    }
+    return count;
 }
 
 /* Every ADD to acc below first comes in order. */
@@ -106,34 +124,47 @@ static bool adds_to(const mlsi_nest *n, int32_t first, int32_t acc) {
 
 /* ---- stores ------------------------------------------------------------------------------------------------ */
 
+const char *mlsi_c_store_name(mlsys_dtype t) {
+    switch (t) {
+    case MLSYS_F32: return "vf_store";
+    case MLSYS_F16: return "vf_store_f16";
+    case MLSYS_BF16: return "vf_store_bf16";
+    case MLSYS_I32: return "vi_store";
+    case MLSYS_BOOL: return "ml_store_bool";
+    default: return NULL;
+    }
+}
+
+static void store_lanes(mlsi_c_writer *w, const mlsi_ls *s) {
+    const mlsi_loop_buffer *b = &w->n->buffers[s->ref];
+    bool tail = w->mode == MLSI_C_TAIL;
+    bool streams = !tail && b->scope == MLSI_SCOPE_OUTPUT && b->dtype == MLSYS_F32;
+    mlsi_text_add(w->out, "%s%s(%s&m_%s[", streams ? "ml_store" : mlsi_c_store_name(b->dtype),
+                  tail ? "_n" : "", streams ? "stream, " : "", b->name);
+    mlsi_c_address(w, s->ref, s->index);
+    mlsi_text_add(w->out, "], ");
+    mlsi_c_value(w, s->value);
+    mlsi_text_add(w->out, tail ? ", m);\n" : ");\n");
+}
+
 static void store(mlsi_c_writer *w, const mlsi_ls *s) {
     const mlsi_loop_buffer *b = &w->n->buffers[s->ref];
-    static const char *const lanes[] = {"vf_store", "vf_store_f16",  "vf_store_bf16",
-                                        "vi_store", "ml_store_bool", "ml_store_i8"};
-    bool tail = w->mode == MLSI_C_TAIL;
-    int which = b->dtype == MLSYS_F16    ? 1
-                : b->dtype == MLSYS_BF16 ? 2
-                : b->dtype == MLSYS_I32  ? 3
-                : b->dtype == MLSYS_BOOL ? 4
-                : b->dtype == MLSYS_F32  ? 0
-                                         : 5;
-    if (!mlsi_c_memory_type(b->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(b->dtype)->name);
-    if (w->mode != MLSI_C_SCALAR) {
-        bool streams = w->mode == MLSI_C_FULL && b->scope == MLSI_SCOPE_OUTPUT && which == 0;
-        mlsi_text_add(w->out, "%s%s(%s&%s[", streams ? "ml_store" : lanes[which], tail ? "_n" : "",
-                      streams ? "stream, " : "", b->name);
-        mlsi_c_address(w, s->ref, s->index);
-        mlsi_text_add(w->out, "], ");
-        mlsi_c_value(w, s->value);
-        mlsi_text_add(w->out, tail ? ", m);\n" : ");\n");
+    bool narrow = mlsi_dtype_is_float(b->dtype) && b->dtype != MLSYS_F32 && b->dtype != MLSYS_F64;
+    if (!mlsi_c_memory_type(b->dtype)) {
+        mlsi_c_refuse(w, mlsi_dtype_get(b->dtype)->name);
         return;
     }
-    mlsi_text_add(w->out, "%s[", b->name);
+    if (w->mode != MLSI_C_SCALAR) {
+        store_lanes(w, s);
+        return;
+    }
+    mlsi_text_add(w->out, "m_%s[", b->name);
     mlsi_c_address(w, s->ref, s->index);
     mlsi_text_add(w->out, "] = (%s)", mlsi_c_memory_type(b->dtype));
-    if (which == 1 || which == 2)
-        mlsi_text_add(w->out, "ml_to_%s_bits(", which == 1 ? "f16" : "bf16");
-    mlsi_text_add(w->out, which == 1 || which == 2 ? "" : "(");
+    if (narrow)
+        mlsi_text_add(w->out, "ml_to_%s_bits(", mlsi_dtype_get(b->dtype)->name);
+    else
+        mlsi_text_add(w->out, "(");
     mlsi_c_value(w, s->value);
     mlsi_text_add(w->out, ");\n");
 }
@@ -178,7 +209,7 @@ static bool takes_terms(mlsi_c_writer *w, int32_t first) {
 
 static void lanes_body(mlsi_c_writer *w, int32_t first, mlsi_c_mode mode) {
     w->mode = mode;
-    body(w, first);
+    mlsi_c_body(w, first);
     w->mode = MLSI_C_SCALAR;
 }
 
@@ -219,7 +250,7 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
 static void scalar_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) {
     const char *v = extent(w, s, cut);
     mlsi_text_add(w->out, "for (int64_t v_%s = 0; v_%s < n_%s; v_%s++) {\n", v, v, v, v);
-    body(w, cut ? cut->body : s->body);
+    mlsi_c_body(w, cut ? cut->body : s->body);
     mlsi_text_add(w->out, "}\n}\n");
 }
 
@@ -249,8 +280,18 @@ static void range_if(mlsi_c_writer *w, const mlsi_ls *s) {
         mlsi_c_index(w, s->index[2]);
     }
     mlsi_text_add(w->out, ") {\n");
-    body(w, s->body);
+    mlsi_c_body(w, s->body);
     mlsi_text_add(w->out, "}\n");
+}
+
+/* By its place in the nest's table: loops in lanes are written twice. */
+static int bind_number(const mlsi_nest *n, const mlsi_ls *s) {
+    int number = 0;
+    for (int64_t i = 0; i < n->n_stmts; i++) {
+        number += n->stmts[i].kind == MLSI_LS_BIND;
+        if (&n->stmts[i] == s) break;
+    }
+    return number;
 }
 
 static void bind(mlsi_c_writer *w, const mlsi_ls *s) {
@@ -264,8 +305,12 @@ static void bind(mlsi_c_writer *w, const mlsi_ls *s) {
                       v, v, v, v);
     mlsi_text_add(
         w->out,
-        "; if (v_%s < 0 || v_%s >= n) { a->error[0] = v_%s; a->error[1] = n; return %d; } }\n", v,
-        v, v, ++w->bind_count);
+        "; if (v_%s < %s || v_%s >= n) { a->error[0] = v_%s; a->error[1] = n; a->error[2] = ", v,
+        s->wrap ? "-n" : "0", v, v);
+    mlsi_c_index(w, s->n_index ? s->index[0] : 0);
+    mlsi_text_add(w->out, "; return %d; }", bind_number(w->n, s));
+    if (s->wrap) mlsi_text_add(w->out, " if (v_%s < 0) v_%s += n;", v, v);
+    mlsi_text_add(w->out, " }\n");
 }
 
 static void alloc(mlsi_c_writer *w, const mlsi_ls *s) {
@@ -275,8 +320,8 @@ static void alloc(mlsi_c_writer *w, const mlsi_ls *s) {
         mlsi_c_refuse(w, "local memory of this dtype");
         return;
     }
-    mlsi_text_add(w->out, "%s *const %s = (%s *)(void *)(a->work + %s_at);\n", type, b->name, type,
-                  b->name);
+    mlsi_text_add(w->out, "%s *const m_%s = (%s *)(void *)(a->work + m_%s_at);\n", type, b->name,
+                  type, b->name);
 }
 
 /* Whether terms come in lanes is known before the state is declared: by the loop that adds them. */
@@ -302,7 +347,7 @@ static void stmt(mlsi_c_writer *w, int32_t i) {
         bool vector = w->mode != MLSI_C_SCALAR && mlsi_c_varies(w, s->value);
         w->let_is_vector[s->ref] = vector;
         mlsi_text_add(w->out,
-                      "const %s %s = ", mlsi_c_register_type(w->n->lets[s->ref].dtype, vector),
+                      "const %s x_%s = ", mlsi_c_register_type(w->n->lets[s->ref].dtype, vector),
                       w->n->lets[s->ref].name);
         if (vector)
             mlsi_c_value(w, s->value);
@@ -317,6 +362,7 @@ static void stmt(mlsi_c_writer *w, int32_t i) {
     case MLSI_LS_ACC:
         w->acc_is_vector[s->ref] = w->mode != MLSI_C_SCALAR;
         w->acc_in_lanes[s->ref] = false;
+        loops.terms = count_adds(w->n, s->next, s->ref);
         check_adds(w, s->ref, s->next, &loops);
         if (w->mode == MLSI_C_SCALAR) find_lanes(w, s->ref, s->next);
         begin_acc(w, s);
@@ -328,7 +374,7 @@ static void stmt(mlsi_c_writer *w, int32_t i) {
 }
 
 /* A body; behind the last statement that adds to an accumulator of it, its result gets a name. */
-static void body(mlsi_c_writer *w, int32_t first) {
+void mlsi_c_body(mlsi_c_writer *w, int32_t first) {
     int32_t open[16];
     int n_open = 0;
     for (int32_t i = first; i >= 0 && w->status == MLSYS_OK; i = w->n->stmts[i].next) {
@@ -348,133 +394,4 @@ static void body(mlsi_c_writer *w, int32_t first) {
             open[k--] = open[--n_open];
         }
     }
-}
-
-/* ---- the function -------------------------------------------------------------------------------------------------- */
-
-/* Behind the parallel loops that nest perfectly from the root; how many. */
-static int parallel_chain(const mlsi_nest *n, int32_t *chain, int32_t *inner) {
-    int count = 0;
-    *inner = n->first;
-    while (*inner >= 0 && count < 8) {
-        const mlsi_ls *s = &n->stmts[*inner];
-        if (s->kind != MLSI_LS_FOR || s->loop != MLSI_LOOP_PARALLEL || s->next >= 0) break;
-        chain[count++] = s->var;
-        *inner = s->body;
-    }
-    return count;
-}
-
-mlsys_status mlsi_codegen_tasks(mlsi_nest *n, int64_t *code) {
-    int32_t chain[8], inner;
-    int count = parallel_chain(n, chain, &inner);
-    *code = 1;
-    for (int i = 0; i < count; i++)
-        *code = mlsi_nest_index(n, '*', *code, n->vars[chain[i]].extent);
-    return n->status;
-}
-
-mlsys_status mlsi_codegen_work(const mlsi_nest *n, const int64_t *dims, uint64_t *bytes) {
-    *bytes = 0;
-    for (int64_t i = 0; i < n->n_buffers; i++) {
-        const mlsi_loop_buffer *b = &n->buffers[i];
-        uint64_t size = (uint64_t)mlsi_dtype_size(b->dtype);
-        if (b->scope != MLSI_SCOPE_LOCAL) continue;
-        for (int d = 0; d < b->rank; d++) {
-            int64_t extent_d;
-            MLSI_TRY(mlsi_dim_eval(&n->tab, b->dims[d], dims, &extent_d));
-            if (!mlsi_mul_u64(size, (uint64_t)extent_d, &size) || size > UINT64_MAX / 4)
-                return mlsi_fail(MLSYS_E_SHAPE, "%s: local memory exceeds 2^62 bytes", n->name);
-        }
-        if (!mlsi_add_u64(*bytes, (size + 63) & ~(uint64_t)63, bytes))
-            return mlsi_fail(MLSYS_E_SHAPE, "%s: local memory exceeds 2^64 bytes", n->name);
-    }
-    return MLSYS_OK;
-}
-
-static void declare_param(mlsi_c_writer *w, const mlsi_loop_buffer *b) {
-    const char *type = mlsi_c_memory_type(b->dtype);
-    bool out = b->scope == MLSI_SCOPE_OUTPUT;
-    if (!type) {
-        mlsi_c_refuse(w, mlsi_dtype_get(b->dtype)->name);
-        return;
-    }
-    mlsi_text_add(w->out, "%s%s *const %s = (%s%s *)(void *)a->data[%d];\n", out ? "" : "const ",
-                  type, b->name, out ? "" : "const ", type, b->param + (out ? w->n->n_inputs : 0));
-}
-
-/* Row-major strides, but the last one, which is 1. */
-static void declare_strides(mlsi_c_writer *w, const mlsi_loop_buffer *b) {
-    for (int d = b->rank - 2; d >= 0; d--) {
-        mlsi_text_add(w->out, "const int64_t %s_s%d = ", b->name, d);
-        mlsi_c_index(w, b->dims[d + 1]);
-        if (d + 2 < b->rank) mlsi_text_add(w->out, " * %s_s%d", b->name, d + 1);
-        mlsi_text_add(w->out, "; (void)%s_s%d;\n", b->name, d);
-    }
-}
-
-static void declare_all(mlsi_c_writer *w) {
-    const char *last = NULL;
-    for (int64_t i = 0; i < w->n->n_shape_symbols; i++)
-        mlsi_text_add(w->out, "const int64_t s_%s = a->dims[%lld]; (void)s_%s;\n",
-                      w->n->tab.symbols[i].name, (long long)i, w->n->tab.symbols[i].name);
-    for (int64_t i = 0; i < w->n->n_buffers && w->status == MLSYS_OK; i++) {
-        const mlsi_loop_buffer *b = &w->n->buffers[i];
-        if (b->scope != MLSI_SCOPE_LOCAL && (!mlsi_dtype_is_block(b->dtype))) declare_param(w, b);
-        if (mlsi_dtype_is_block(b->dtype)) continue;
-        declare_strides(w, b);
-        if (b->scope != MLSI_SCOPE_LOCAL) continue;
-        mlsi_text_add(w->out, "const int64_t %s_at = %s%s;\n", b->name, last ? last : "0",
-                      last ? "_end" : "");
-        mlsi_text_add(w->out, "const int64_t %s_end = %s_at + ((%d", b->name, b->name,
-                      mlsi_dtype_size(b->dtype));
-        for (int d = 0; d < b->rank; d++) {
-            mlsi_text_add(w->out, " * ");
-            mlsi_c_index(w, b->dims[d]);
-        }
-        mlsi_text_add(w->out, " + 63) & ~INT64_C(63)); (void)%s_end;\n", b->name);
-        last = b->name;
-    }
-}
-
-static void tasks(mlsi_c_writer *w) {
-    int32_t chain[8], inner;
-    int count = parallel_chain(w->n, chain, &inner);
-    mlsi_text_add(w->out, "for (int64_t task = a->begin; task < a->end; task++) {\n");
-    if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
-    for (int i = count - 1; i >= 0; i--) {
-        const mlsi_loop_var *v = &w->n->vars[chain[i]];
-        if (i == 0) {
-            mlsi_text_add(w->out, "const int64_t v_%s = rest; (void)v_%s;\n", v->name, v->name);
-            break;
-        }
-        mlsi_text_add(w->out, "const int64_t v_%s = rest %% ", v->name);
-        mlsi_c_index(w, v->extent);
-        mlsi_text_add(w->out, "; (void)v_%s; rest /= ", v->name);
-        mlsi_c_index(w, v->extent);
-        mlsi_text_add(w->out, ";\n");
-    }
-    body(w, inner);
-    mlsi_text_add(w->out, "}\n");
-}
-
-mlsys_status mlsi_codegen_c(const mlsi_nest *n, const char *name, mlsi_text *out) {
-    mlsi_c_writer w = {.n = n, .out = out, .vector_var = -1};
-    mlsys_status st = MLSI_NEW_N(n->alloc, n->n_lets + 1, &w.let_is_vector);
-    if (st == MLSYS_OK) st = MLSI_NEW_N(n->alloc, n->n_accs + 1, &w.acc_is_vector);
-    if (st == MLSYS_OK) st = MLSI_NEW_N(n->alloc, n->n_accs + 1, &w.acc_in_lanes);
-    if (st == MLSYS_OK) {
-        mlsi_text_add(out,
-                      "/* %s */\nint64_t %s(mlsi_gen_args *a) {\nconst int stream = a->stream; "
-                      "(void)stream;\n",
-                      n->name, name);
-        declare_all(&w);
-        tasks(&w);
-        mlsi_text_add(out, "if (stream) v_stream_fence();\nreturn 0;\n}\n");
-        st = w.status;
-    }
-    mlsi_mem_free(n->alloc, w.let_is_vector);
-    mlsi_mem_free(n->alloc, w.acc_is_vector);
-    mlsi_mem_free(n->alloc, w.acc_in_lanes);
-    return st;
 }

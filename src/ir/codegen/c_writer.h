@@ -18,7 +18,6 @@ typedef struct mlsi_c_writer {
     bool *let_is_vector;  /* per let */
     bool *acc_is_vector;  /* per accumulator: one per lane of the vector loop */
     bool *acc_in_lanes;   /* per accumulator: terms come in lanes */
-    int32_t bind_count;
     mlsys_status status;
 } mlsi_c_writer;
 
@@ -48,6 +47,11 @@ void mlsi_c_scalar(mlsi_c_writer *w, int32_t expr); /* as a scalar whatever the 
 bool mlsi_c_fits_lanes(mlsi_c_writer *w, int32_t first, int32_t var);
 /* Does an expression's value differ between the lanes? */
 bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr);
+
+/* c_stmt.c: the statements of a body. */
+void mlsi_c_body(mlsi_c_writer *w, int32_t first);
+/* The call that stores lanes of a dtype; NULL = none. */
+const char *mlsi_c_store_name(mlsys_dtype t);
 
 /* c_ops.c: text with $0 $1 $2 for the arguments; NULL = none. */
 const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector);

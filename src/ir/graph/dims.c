@@ -327,6 +327,25 @@ mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *
     return mlsi_expr_intern(t, &x, out);
 }
 
+/* A number below 0 as a dim, which holds such only as an expression. */
+static mlsys_status as_dim(mlsi_symtab *t, int64_t v, int64_t *out) {
+    if (v >= 0 || v <= MLSI_DIM_CODE) return *out = v, MLSYS_OK;
+    return mlsi_dim_op(t, '-', 0, -v, out);
+}
+
+mlsys_status mlsi_dim_combine(mlsi_symtab *t, int64_t a, int64_t k, int64_t b, int64_t *out) {
+    int64_t product;
+    MLSI_TRY(as_dim(t, a, &a));
+    MLSI_TRY(as_dim(t, b, &b));
+    MLSI_TRY(as_dim(t, k, &k));
+    MLSI_TRY(mlsi_dim_op(t, '*', k, b, &product));
+    MLSI_TRY(mlsi_dim_op(t, '+', a, product, out));
+    mlsi_dim_constant(t, *out, out);
+    return *out >= 0 || *out > MLSI_DIM_CODE || mlsi_dim_is_code(t, *out)
+               ? MLSYS_OK
+               : mlsi_fail(MLSYS_E_SHAPE, "dim: overflow of int64");
+}
+
 bool mlsi_dim_constant(const mlsi_symtab *t, int64_t d, int64_t *value) {
     if (!mlsi_dim_is_code(t, d)) return false;
     const mlsi_expr *e = &t->exprs[MLSI_DIM_CODE - d];

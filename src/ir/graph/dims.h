@@ -75,6 +75,8 @@ mlsys_status mlsi_dim_variable(mlsi_symtab *t, const char *name, int64_t extent,
 /* op in '+', '-', '*', '/', '%' ('/' rounds down, so '%' is in [0, b); b must be provably > 0).
  * Intermediate expressions may be negative; a type's extents may not (mlsi_dim_range tells). */
 mlsys_status mlsi_dim_op(mlsi_symtab *t, int op, int64_t a, int64_t b, int64_t *out);
+/* a + k * b of dims and of numbers of either sign, such as crops; a number where no symbol is left. */
+mlsys_status mlsi_dim_combine(mlsi_symtab *t, int64_t a, int64_t k, int64_t b, int64_t *out);
 /* Exact quotient a / b when b provably divides a, else *exact = false. */
 mlsys_status mlsi_dim_divide_exact(mlsi_symtab *t, int64_t a, int64_t b, int64_t *out, bool *exact);
 /* Interval that holds the value for all symbols in range; saturates at the int64 ends. Not always

@@ -69,7 +69,7 @@ static mlsys_status own_name(mlsi_graph *g, const char *what, const char *name, 
 }
 
 mlsys_status mlsi_func_add(mlsi_graph *g, const char *name, int32_t *out) {
-    if (g->n_funcs > MLSI_MAX_FUNCS) /* one more than the limit, for a rewrite */
+    if (g->n_funcs > MLSI_MAX_FUNCS + 1) /* two more than the limit: a rewrite and its proof */
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "graph: more than %d functions", MLSI_MAX_FUNCS);
     MLSI_TRY(MLSI_GROW(g->alloc, &g->funcs, &g->cap_funcs, g->n_funcs + 1));
     mlsi_func f;

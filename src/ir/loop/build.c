@@ -2,6 +2,7 @@
 #include "ir/loop/nest.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "ir/ops/op_def.h"
 
 #include <stdio.h>
@@ -85,9 +86,27 @@ int32_t mlsi_nest_bytes(mlsi_nest *n, int32_t buffer) {
     return add_buffer(n, &b);
 }
 
+/* floor((q * b + v) / b) is q for a variable v below a symbolic b, which dims, knowing intervals only, leave standing. */
+static bool divide_by_extent(mlsi_nest *n, int64_t a, int64_t b, int64_t *quotient, int64_t *rest) {
+    for (int64_t i = 0; b < 0 && i < n->n_vars; i++) {
+        int64_t multiple;
+        bool exact = false;
+        if (n->vars[i].extent != b || !n->vars[i].code) continue;
+        if (mlsi_dim_op(&n->tab, '-', a, n->vars[i].code, &multiple) != MLSYS_OK) continue;
+        if (mlsi_dim_divide_exact(&n->tab, multiple, b, quotient, &exact) != MLSYS_OK) continue;
+        *rest = n->vars[i].code;
+        if (mlsi_fault(MLSI_FAULT_LOOPS_EXTENT)) exact = true;
+        if (exact) return true;
+    }
+    return false;
+}
+
 int64_t mlsi_nest_index(mlsi_nest *n, int op, int64_t a, int64_t b) {
-    int64_t out = 0;
-    if (n->status == MLSYS_OK) mlsi_nest_fail(n, mlsi_dim_op(&n->tab, op, a, b, &out));
+    int64_t out = 0, quotient, rest;
+    if (n->status != MLSYS_OK) return 0;
+    if ((op == '/' || op == '%') && divide_by_extent(n, a, b, &quotient, &rest))
+        return op == '/' ? quotient : rest;
+    mlsi_nest_fail(n, mlsi_dim_op(&n->tab, op, a, b, &out));
     return out;
 }
 
@@ -232,7 +251,7 @@ void mlsi_nest_store(mlsi_nest *n, int32_t buffer, const int64_t *index, int32_t
 }
 
 int32_t mlsi_nest_acc(mlsi_nest *n, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count) {
-    mlsi_acc acc = {.kind = kind, .dtype = dtype, .count = count};
+    mlsi_acc acc = {.kind = kind, .dtype = dtype, .count = count, .init = -1};
     mlsi_ls s = stmt_of(MLSI_LS_ACC);
     char name[32];
     if (n->status != MLSYS_OK) return -1;

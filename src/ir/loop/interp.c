@@ -3,6 +3,7 @@
 #include "ir/loop/interp.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "core/rng.h"
 #include "ir/ops/op_def.h"
 
@@ -210,7 +211,7 @@ static mlsys_status run_bind(mlsi_machine *m, const mlsi_ls *s) {
     int64_t value = (int64_t)bits;
     if (s->clamp && extent > 0) value = value < 0 ? 0 : value >= extent ? extent - 1 : value;
     if (value >= extent || value < (s->wrap ? -extent : 0)) return refuse_bind(m, s, value, extent);
-    if (value < 0) value += extent;
+    if (value < 0) value = mlsi_fault(MLSI_FAULT_LOOPS_BIND_WRAP) ? 0 : value + extent;
     if (v->symbol >= 0) m->binding[v->symbol] = value;
     return MLSYS_OK;
 }
@@ -236,8 +237,19 @@ static mlsys_status run_add(mlsi_machine *m, const mlsi_ls *s) {
     return mlsi_machine_acc_add(m, s->ref, position, a, b);
 }
 
-static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
+static mlsys_status run_acc(mlsi_machine *m, const mlsi_ls *s) {
+    const mlsi_acc *a = &m->n->accs[s->ref];
     int64_t count;
+    uint64_t init = 0;
+    MLSI_TRY(index_of(m, a->count, &count));
+    if (a->init >= 0) MLSI_TRY(eval(m, a->init, &init));
+    MLSI_TRY(mlsi_machine_acc_begin(m, s->ref, count));
+    m->accs[s->ref].init = init;
+    m->accs[s->ref].init_known = a->init >= 0;
+    return MLSYS_OK;
+}
+
+static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     switch (s->kind) {
     case MLSI_LS_FOR: return run_for(m, s);
     case MLSI_LS_LET: return eval(m, s->value, &m->lets[s->ref]);
@@ -245,9 +257,7 @@ static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     case MLSI_LS_STORE: return store(m, s);
     case MLSI_LS_IF: return run_if(m, s);
     case MLSI_LS_ALLOC: return alloc_local(m, s->ref);
-    case MLSI_LS_ACC:
-        MLSI_TRY(index_of(m, m->n->accs[s->ref].count, &count));
-        return mlsi_machine_acc_begin(m, s->ref, count);
+    case MLSI_LS_ACC: return run_acc(m, s);
     case MLSI_LS_ADD: return run_add(m, s);
     case MLSI_LS_BIND: return run_bind(m, s);
     case MLSI_LS_BARRIER:
@@ -283,6 +293,7 @@ static mlsys_status check_written(mlsi_machine *m) {
     for (int64_t i = 0; i < m->n->n_buffers; i++) {
         int64_t count;
         if (m->n->buffers[i].scope != MLSI_SCOPE_OUTPUT) continue;
+        if (mlsi_dtype_is_block(m->n->buffers[i].dtype)) continue; /* its bytes are written */
         MLSI_TRY(count_of(m, (int32_t)i, &count));
         for (int64_t k = 0; k < count; k++)
             if (!m->buffers[i].written[k])

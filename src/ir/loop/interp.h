@@ -13,6 +13,8 @@ typedef struct mlsi_machine_acc { /* terms by position */
     uint64_t *a, *b;
     uint8_t *seen;
     int64_t count, added;
+    uint64_t init; /* of the chain, when init_known */
+    bool init_known;
 } mlsi_machine_acc;
 
 typedef struct mlsi_machine {

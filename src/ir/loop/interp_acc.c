@@ -98,10 +98,14 @@ static int64_t extreme(const mlsi_acc *acc, const mlsi_machine_acc *s) {
 static void sum_floats(const mlsi_acc *acc, const mlsi_machine_acc *s, uint64_t *out) {
     sequence q = {spread(s->a, acc->dtype, s->count), spread(s->b, acc->dtype, s->count)};
     bool f64 = acc->dtype == MLSYS_F64;
+    uint64_t bits = s->init;
+    mlsi_view init = {.data = (char *)&bits, .dtype = acc->dtype};
     mlsi_view y = {.data = out, .dtype = acc->dtype};
     *out = 0;
     mlsi_ref_set_f(&y, 0,
-                   acc->kind == MLSI_ACC_DOT    ? mlsi_ref_dot(f64, s->count, factors, &q)
+                   acc->kind == MLSI_ACC_DOT
+                       ? mlsi_ref_dot(f64, s->init_known ? mlsi_ref_get_f(&init, 0) : -0.0,
+                                      s->count, factors, &q)
                    : acc->kind == MLSI_ACC_PROD ? mlsi_ref_product(f64, s->count, term, &q)
                                                 : mlsi_ref_sum(f64, s->count, term, &q));
 }
@@ -115,8 +119,8 @@ mlsys_status mlsi_machine_acc_value(mlsi_machine *m, int32_t acc, uint64_t *out)
     bool rounds = a->kind == MLSI_ACC_SUM || a->kind == MLSI_ACC_PROD || a->kind == MLSI_ACC_DOT;
     if (rounds && mlsi_dtype_is_float(a->dtype)) return sum_floats(a, s, out), MLSYS_OK;
     switch (a->kind) {
-    case MLSI_ACC_SUM:
-    case MLSI_ACC_DOT: return fold(m, MLSI_OP_ADD, a, s, 0, out);
+    case MLSI_ACC_SUM: return fold(m, MLSI_OP_ADD, a, s, 0, out);
+    case MLSI_ACC_DOT: return fold(m, MLSI_OP_ADD, a, s, s->init_known ? s->init : 0, out);
     case MLSI_ACC_PROD: return fold(m, MLSI_OP_MUL, a, s, 1, out);
     case MLSI_ACC_MAX: return fold(m, MLSI_OP_MAX, a, s, 0, out);
     case MLSI_ACC_MIN: return fold(m, MLSI_OP_MIN, a, s, 0, out);

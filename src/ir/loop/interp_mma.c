@@ -47,7 +47,7 @@ static mlsys_status segment(product *p, int64_t count, uint64_t *out) {
     const mlsys_dtype two[2] = {p->dtype, p->dtype};
     *out = 0;
     if (mlsi_dtype_is_float(p->dtype)) {
-        double sum = mlsi_ref_dot(p->dtype == MLSYS_F64, count, float_factors, p);
+        double sum = mlsi_ref_dot(p->dtype == MLSYS_F64, -0.0, count, float_factors, p);
         mlsi_ref_set_f(&(mlsi_view){.data = out, .dtype = p->dtype}, 0, sum);
         return p->st;
     }

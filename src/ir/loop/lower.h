@@ -31,6 +31,7 @@ typedef struct mlsi_reduction {
     mlsi_acc_kind kind;
     mlsys_dtype dtype; /* of the terms */
     int32_t rank;
+    int32_t addend; /* DOT: operand whose element the first segment is added to; 0 = none */
     int64_t extents[MLSYS_MAX_DIMS]; /* the reduced space; positions are its row-major order */
 } mlsi_reduction;
 
@@ -44,6 +45,10 @@ int32_t mlsi_lower_operand(mlsi_lower *l, int i, const int64_t *index);
 int32_t mlsi_lower_broadcast(mlsi_lower *l, int i, int rank, const int64_t *index);
 /* +1 before, -1 after the expressions of a guard's arguments are made: nothing is computed ahead of the guard. */
 void mlsi_lower_lazy(mlsi_lower *l, int more);
+/* A variable bound to an index from data, for what is computed in the open body (mlsi_nest_bind_at). Not behind guards:
+ * a bind is a statement, and would be checked where it is not wanted. */
+int64_t mlsi_lower_bind(mlsi_lower *l, int32_t value, int64_t position, int64_t extent, bool wrap,
+                        const char *text);
 /* nest: gives an element of result r, in its dtype; each exactly once. */
 void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value);
 /* nest: the memory of result r, where a rule must read back what it gave (scatter). Excludes epilogue fusion. */

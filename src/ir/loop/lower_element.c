@@ -43,6 +43,14 @@ int32_t mlsi_lower_broadcast(mlsi_lower *l, int i, int rank, const int64_t *inde
 
 void mlsi_lower_lazy(mlsi_lower *l, int more) { l->driver->lazy += more; }
 
+int64_t mlsi_lower_bind(mlsi_lower *l, int32_t value, int64_t position, int64_t extent, bool wrap,
+                        const char *text) {
+    if (l->driver->lazy)
+        mlsi_lower_refuse(l->driver,
+                          "an index from data is read behind a guard: ", mlsi_op_name(l->node->op));
+    return mlsi_nest_bind_at(l->n, "at", value, position, extent, wrap, text);
+}
+
 /* ---- what is held ------------------------------------------------------------------------------------- */
 
 /* Loops of an op's own rule end unseen by the driver, so a let's scope is asked of the nest. What is out of scope lies on
@@ -81,15 +89,41 @@ void mlsi_lower_hold(mlsi_lowering *d, int32_t value, const int64_t *index, int3
 
 /* ---- places ------------------------------------------------------------------------------------------ */
 
-static bool in_row(const mlsi_lowering *d, const int64_t *index) {
-    return !memcmp(index, d->row, sizeof *index * (size_t)d->row_rank);
+static void row_axes_first(const mlsi_lowering *d, int rank, int32_t *axes) {
+    bool special = rank == d->space_rank;
+    uint32_t taken = 0;
+    int n = 0;
+    for (; n < rank && n < d->row_rank; n++)
+        taken |= 1u << (axes[n] = special ? d->row_axis[n] : n);
+    for (int i = 0; i < rank; i++)
+        if (!(taken >> i & 1)) axes[n++] = i;
+}
+
+void mlsi_lower_split(const mlsi_lowering *d, int rank, const int64_t *from, int64_t *to) {
+    int32_t axes[MLSYS_MAX_DIMS];
+    row_axes_first(d, rank, axes);
+    for (int i = 0; i < rank; i++)
+        to[i] = from[axes[i]];
+}
+
+void mlsi_lower_join(const mlsi_lowering *d, int rank, const int64_t *from, int64_t *to) {
+    int32_t axes[MLSYS_MAX_DIMS];
+    row_axes_first(d, rank, axes);
+    for (int i = 0; i < rank; i++)
+        to[axes[i]] = from[i];
+}
+
+static bool in_row(const mlsi_lowering *d, int rank, const int64_t *split) {
+    return rank >= d->row_rank && !memcmp(split, d->row, sizeof *split * (size_t)d->row_rank);
 }
 
 static int32_t row_value(mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
     const mlsi_lowered *v = &d->values[value];
-    bool same = rank >= d->row_rank && in_row(d, index);
+    int64_t split[MLSYS_MAX_DIMS];
+    mlsi_lower_split(d, rank, index, split);
+    bool same = in_row(d, rank, split);
     for (int i = d->row_rank; same && i < rank; i++)
-        same = index[i] == 0;
+        same = split[i] == 0;
     if (!same || !v->known) {
         mlsi_lower_refuse(d, "a reduction is read outside its row", "");
         return -1;
@@ -109,21 +143,26 @@ static int32_t compute(mlsi_lowering *d, const mlsi_node *node, int result, cons
 }
 
 /* The row of a TEMP is kept where the loops that read it walk all of it, in order. */
-static bool may_fill(const mlsi_lowering *d, const mlsi_type *t, const int64_t *index) {
-    return !d->lazy && t->rank == d->row_rank + d->inner_rank && in_row(d, index) &&
-           !memcmp(t->dims + d->row_rank, d->inner_extent, sizeof *index * (size_t)d->inner_rank) &&
-           !memcmp(index + d->row_rank, d->inner, sizeof *index * (size_t)d->inner_rank);
+static bool may_fill(const mlsi_lowering *d, const mlsi_type *t, const int64_t *split) {
+    int64_t dims[MLSYS_MAX_DIMS];
+    size_t inner = sizeof *split * (size_t)d->inner_rank;
+    mlsi_lower_split(d, t->rank, t->dims, dims);
+    return !d->lazy && t->rank == d->row_rank + d->inner_rank && in_row(d, t->rank, split) &&
+           !memcmp(dims + d->row_rank, d->inner_extent, inner) &&
+           !memcmp(split + d->row_rank, d->inner, inner);
 }
 
 static int32_t temp_value(mlsi_lowering *d, int32_t value, int rank, const int64_t *index) {
     mlsi_lowered *v = &d->values[value];
-    if (rank >= d->row_rank && in_row(d, index) && v->known && !v->filling)
-        return mlsi_nest_load(d->n, v->buffer, index + d->row_rank);
+    int64_t split[MLSYS_MAX_DIMS];
+    mlsi_lower_split(d, rank, index, split);
+    if (in_row(d, rank, split) && v->known && !v->filling)
+        return mlsi_nest_load(d->n, v->buffer, split + d->row_rank);
     const mlsi_value_def *def = &d->f->values[value];
     int32_t x = compute(d, &d->f->nodes[def->index], def->result, index);
-    if (v->known || !may_fill(d, &def->type, index)) return x;
+    if (v->known || !may_fill(d, &def->type, split)) return x;
     x = mlsi_nest_let(d->n, "t", x);
-    mlsi_nest_store(d->n, v->buffer, index + d->row_rank, x);
+    mlsi_nest_store(d->n, v->buffer, split + d->row_rank, x);
     v->known = v->filling = true;
     return x;
 }

@@ -2,6 +2,7 @@
 #include "ir/loop/lowering.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
@@ -80,11 +81,44 @@ static bool has_nest(mlsi_lowering *d, const mlsi_node *node) {
     return def->nest && !(def->reduces && def->reduces(&l, &r));
 }
 
+/* Composites count a symbolic extent by a sum of equal integers: that is their number times the integer. -1 = not so. */
+static int32_t counted(mlsi_lowering *d, const mlsi_node *node) {
+    const mlsi_attr_reduce *a = node->attrs;
+    if (node->op != MLSI_OP_REDUCE_SUM) return -1;
+    const mlsi_value_def *x = &d->f->values[node->in[0]];
+    const mlsi_node *full = x->kind == MLSI_VALUE_NODE ? &d->f->nodes[x->index] : node;
+    if (full->op != MLSI_OP_FULL || !mlsi_dtype_is_int(x->type.dtype)) return -1;
+    int64_t count = 1;
+    for (int64_t i = 0; i < a->axes.n; i++)
+        count = mlsi_nest_index(d->n, '*', count, x->type.dims[a->axes.v[i]]);
+    int64_t value = ((const mlsi_attr_full *)full->attrs)->ivalue;
+    if (mlsi_fault(MLSI_FAULT_LOOPS_COUNT)) count = mlsi_nest_index(d->n, '+', count, 1);
+    int32_t n = mlsi_nest_index_value(d->n, count);
+    n = mlsi_nest_op(d->n, MLSI_OP_MUL, 0, n, mlsi_nest_int(d->n, MLSYS_I64, value), -1);
+    return mlsi_nest_cast(d->n, n, x->type.dtype);
+}
+
+/* Blocks that pass through unchanged are those of the parameter. */
+static bool place_blocks(mlsi_lowering *d, const mlsi_node *node) {
+    if (!mlsi_dtype_is_block(d->f->values[node->first_out].type.dtype)) return false;
+    const mlsi_lowered *x = &d->values[node->in[0]];
+    if ((node->op != MLSI_OP_COPY && node->op != MLSI_OP_BARRIER) || x->place != MLSI_PLACE_PARAM)
+        mlsi_lower_refuse(d, "makes blocks: ", mlsi_op_name(node->op));
+    d->values[node->first_out] = *x;
+    return true;
+}
+
 static void classify(mlsi_lowering *d) {
     for (int64_t i = 0; i < d->f->n_nodes; i++) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_op_def *def = mlsi_op_get(node->op);
-        if (has_nest(d, node)) {
+        int32_t count = counted(d, node);
+        if (count >= 0) {
+            d->values[node->first_out].place = MLSI_PLACE_CONST;
+            d->values[node->first_out].expr = count;
+        } else if (place_blocks(d, node)) {
+            continue;
+        } else if (has_nest(d, node)) {
             if (d->nest_node >= 0)
                 mlsi_lower_refuse(d, "two nodes have loops of their own: ", mlsi_op_name(node->op));
             d->nest_node = (int32_t)i;
@@ -96,6 +130,39 @@ static void classify(mlsi_lowering *d) {
     }
 }
 
+/* ---- the function ------------------------------------------------------------------------------------ */
+
+static bool gives_blocks(const mlsi_lowering *d, int64_t o) {
+    return mlsi_dtype_is_block(d->f->values[d->f->outputs[o].value].type.dtype);
+}
+
+/* An output of blocks: the bytes of a parameter. */
+static void copy_blocks(mlsi_lowering *d, int64_t o) {
+    const mlsi_lowered *x = &d->values[d->f->outputs[o].value];
+    int64_t index[MLSYS_MAX_DIMS];
+    if (x->place != MLSI_PLACE_PARAM) mlsi_lower_refuse(d, "blocks must be an input", "");
+    int32_t from = bytes_of(d->n, x->buffer), to = bytes_of(d->n, (int32_t)(d->f->n_inputs + o));
+    if (d->n->status != MLSYS_OK) return;
+    int rank = d->n->buffers[to].rank;
+    for (int i = 0; i < rank; i++)
+        index[i] = mlsi_nest_for(d->n, MLSI_LOOP_SERIAL, "i", d->n->buffers[to].dims[i]);
+    mlsi_nest_store(d->n, to, index, mlsi_nest_load(d->n, from, index));
+    for (int i = 0; i < rank; i++)
+        mlsi_nest_end(d->n);
+}
+
+/* True where the outputs are blocks, which have no elements to compute. */
+static bool copy_outputs(mlsi_lowering *d) {
+    int64_t blocks = 0;
+    for (int64_t o = 0; o < d->f->n_outputs; o++)
+        blocks += gives_blocks(d, o);
+    if (blocks && (blocks < d->f->n_outputs || d->nest_node >= 0))
+        mlsi_lower_refuse(d, "outputs of blocks beside others", "");
+    for (int64_t o = 0; blocks && o < d->f->n_outputs; o++)
+        copy_blocks(d, o);
+    return blocks > 0;
+}
+
 mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name, mlsi_nest *n) {
     mlsi_lowering d = {.g = g, .f = &g->funcs[func], .func = func, .n = n, .nest_node = -1};
     mlsi_nest_init(n, g->alloc, &g->symbols, name);
@@ -104,11 +171,12 @@ mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name
     mlsi_nest_fail(n, MLSI_NEW_N(g->alloc, d.f->n_values + 1, &d.values));
     if (n->status == MLSYS_OK) place_values(&d);
     if (n->status == MLSYS_OK) classify(&d);
+    bool copied = n->status == MLSYS_OK && copy_outputs(&d);
     if (n->status == MLSYS_OK && d.nest_node >= 0) {
         const mlsi_node *node = &d.f->nodes[d.nest_node];
         mlsi_lower l = mlsi_lower_of(&d, node);
         mlsi_nest_fail(n, mlsi_op_get(node->op)->nest(&l));
-    } else if (n->status == MLSYS_OK) {
+    } else if (n->status == MLSYS_OK && !copied) {
         mlsi_lower_rows(&d);
     }
     mlsi_mem_free(g->alloc, d.values);

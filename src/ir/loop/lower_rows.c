@@ -1,6 +1,8 @@
 /* Row by row: loops over what all outputs share, reductions once a row, then the outputs' own loops. */
 #include "ir/loop/lowering.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 enum { TILE = 4096 }; /* elements of a vector loop that is a parallel task of its own */
@@ -10,6 +12,10 @@ static void end_loops(mlsi_lowering *d, int n) {
         mlsi_nest_end(d->n);
     for (int64_t v = 0; v < d->f->n_values; v++)
         d->values[v].filling = false;
+}
+
+static bool is_reduction(const mlsi_lowering *d, const mlsi_node *node) {
+    return d->values[node->first_out].place == MLSI_PLACE_ROW;
 }
 
 /* ---- reductions --------------------------------------------------------------------------------------- */
@@ -24,6 +30,8 @@ static int64_t product(mlsi_nest *n, int rank, const int64_t *extents) {
 /* Row-major number of k in the space. */
 static int64_t position(mlsi_nest *n, const mlsi_reduction *r, const int64_t *k) {
     int64_t p = 0;
+    if (mlsi_fault(MLSI_FAULT_LOOPS_POSITION) && r->rank == 2)
+        return mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', k[1], r->extents[0]), k[0]);
     for (int i = 0; i < r->rank; i++)
         p = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', p, r->extents[i]), k[i]);
     return p;
@@ -39,7 +47,10 @@ int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int6
         mlsi_lower_refuse(d, "no loops for these operands of ", mlsi_op_name(node->op));
         return -1;
     }
+    int32_t addend =
+        r.addend ? mlsi_nest_cast(d->n, mlsi_lower_operand(&l, r.addend, index), r.dtype) : -1;
     int32_t acc = mlsi_nest_acc(d->n, r.kind, r.dtype, product(d->n, r.rank, r.extents));
+    if (acc >= 0) d->n->accs[acc].init = addend;
     for (int i = 0; i < r.rank; i++)
         d->inner[i] = k[i] = mlsi_nest_for(d->n, MLSI_LOOP_SERIAL, "k", r.extents[i]);
     memcpy(d->inner_extent, r.extents, sizeof d->inner_extent);
@@ -84,29 +95,52 @@ static int open_rows(mlsi_lowering *d, bool tiled) {
     return opened;
 }
 
-static bool same_inner(const mlsi_lowering *d, const mlsi_type *a, const mlsi_type *b) {
-    return a->rank == b->rank && !memcmp(a->dims + d->row_rank, b->dims + d->row_rank,
-                                         sizeof a->dims[0] * (size_t)(a->rank - d->row_rank));
-}
-
 static const mlsi_type *output_type(const mlsi_lowering *d, int64_t o) {
     return &d->f->values[d->f->outputs[o].value].type;
 }
 
+static bool same_inner(const mlsi_lowering *d, const mlsi_type *a, const mlsi_type *b) {
+    int64_t x[MLSYS_MAX_DIMS], y[MLSYS_MAX_DIMS];
+    mlsi_lower_split(d, a->rank, a->dims, x);
+    mlsi_lower_split(d, b->rank, b->dims, y);
+    return a->rank == b->rank &&
+           !memcmp(x + d->row_rank, y + d->row_rank, sizeof x[0] * (size_t)(a->rank - d->row_rank));
+}
+
+/* Are these the row loops' axes and others? */
+static bool has_rows(const mlsi_lowering *d, const mlsi_type *t) {
+    int64_t dims[MLSYS_MAX_DIMS];
+    mlsi_lower_split(d, t->rank, t->dims, dims);
+    return t->rank >= d->row_rank &&
+           !memcmp(dims, d->row_extent, sizeof dims[0] * (size_t)d->row_rank);
+}
+
+/* Is this a value per row: the row loops' axes and others of extent 1? */
+static bool is_row_value(const mlsi_lowering *d, const mlsi_type *t) {
+    int64_t dims[MLSYS_MAX_DIMS];
+    mlsi_lower_split(d, t->rank, t->dims, dims);
+    bool is = has_rows(d, t);
+    for (int k = d->row_rank; k < t->rank; k++)
+        is = is && dims[k] == 1;
+    return is;
+}
+
 /* Outputs of one inner shape in one set of loops. */
 static void store_outputs(mlsi_lowering *d) {
-    int64_t index[MLSYS_MAX_DIMS];
+    int64_t index[MLSYS_MAX_DIMS], split[MLSYS_MAX_DIMS], dims[MLSYS_MAX_DIMS];
     uint64_t done = 0; /* at most 64 outputs */
-    memcpy(index, d->row, sizeof d->row);
+    memcpy(split, d->row, sizeof d->row);
     for (int64_t o = 0; o < d->f->n_outputs; o++) {
         const mlsi_type *t = output_type(d, o);
         int inner = t->rank - d->row_rank;
         if (done >> o & 1) continue;
-        for (int i = 0; i < inner; i++)
-            d->inner[i] = index[d->row_rank + i] =
-                mlsi_nest_for(d->n, MLSI_LOOP_SERIAL, "j", t->dims[d->row_rank + i]);
+        mlsi_lower_split(d, t->rank, t->dims, dims);
+        for (int i = d->row_rank; i < t->rank; i++)
+            split[i] = mlsi_nest_for(d->n, MLSI_LOOP_SERIAL, "j", dims[i]);
         d->inner_rank = inner;
-        memcpy(d->inner_extent, t->dims + d->row_rank, sizeof t->dims[0] * (size_t)inner);
+        memcpy(d->inner, split + d->row_rank, sizeof split[0] * (size_t)inner);
+        memcpy(d->inner_extent, dims + d->row_rank, sizeof dims[0] * (size_t)inner);
+        mlsi_lower_join(d, t->rank, split, index);
         for (int64_t p = o; p < d->f->n_outputs; p++) {
             if (done >> p & 1 || !same_inner(d, t, output_type(d, p))) continue;
             int32_t x = mlsi_lower_value(d, d->f->outputs[p].value, index);
@@ -131,13 +165,13 @@ static void find_readers(const mlsi_lowering *d, uint64_t *readers) {
     const mlsi_func *f = d->f;
     int reductions = 0;
     for (int64_t i = 0; i < f->n_nodes; i++)
-        reductions += mlsi_op_get(f->nodes[i].op)->reduces != NULL;
+        reductions += is_reduction(d, &f->nodes[i]);
     for (int64_t i = 0; i < f->n_outputs; i++)
         readers[f->outputs[i].value] |= (uint64_t)1 << 63;
     for (int64_t i = f->n_nodes - 1; i >= 0; i--) {
         const mlsi_node *node = &f->nodes[i];
         uint64_t set = readers[node->first_out];
-        if (mlsi_op_get(node->op)->reduces) {
+        if (is_reduction(d, node)) {
             reductions--;
             set = (uint64_t)1 << (reductions < 62 ? reductions : 62);
         }
@@ -152,11 +186,10 @@ static void keep_rows(mlsi_lowering *d, const uint64_t *readers) {
     for (int64_t i = 0; i < d->f->n_nodes; i++) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_type *t = &d->f->values[node->first_out].type;
-        int64_t lo, hi, inner[MLSYS_MAX_DIMS];
-        if (!is_costly(node->op) || t->rank <= d->row_rank) continue;
-        if (memcmp(t->dims, d->row_extent, sizeof t->dims[0] * (size_t)d->row_rank)) continue;
+        int64_t lo, hi, dims[MLSYS_MAX_DIMS], *inner = dims + d->row_rank;
+        if (!is_costly(node->op) || t->rank <= d->row_rank || !has_rows(d, t)) continue;
         int rank = t->rank - d->row_rank;
-        memcpy(inner, t->dims + d->row_rank, sizeof inner[0] * (size_t)rank);
+        mlsi_lower_split(d, t->rank, t->dims, dims);
         mlsi_dim_range(&d->n->tab, product(d->n, rank, inner), &lo, &hi);
         uint64_t set = readers[node->first_out];
         if (hi > MOST || hi <= 1 || !(set & (set - 1))) continue;
@@ -168,29 +201,46 @@ static void keep_rows(mlsi_lowering *d, const uint64_t *readers) {
 
 /* ---- all of it -------------------------------------------------------------------------------------------- */
 
+static bool outputs_have_rows(const mlsi_lowering *d) {
+    bool all = true;
+    for (int64_t o = 0; o < d->f->n_outputs; o++)
+        all = all && has_rows(d, output_type(d, o));
+    return all;
+}
+
+/* Rows that are not the leading axes of the outputs: those of the same rank that the reduction's result keeps, of an axis
+ * among others. */
+static void find_row_axes(mlsi_lowering *d, const mlsi_type *kept) {
+    d->space_rank = kept->rank;
+    d->row_rank = 0;
+    for (int i = 0; i < kept->rank; i++) {
+        if (kept->dims[i] == 1 && !mlsi_fault(MLSI_FAULT_LOOPS_ROW_AXES)) continue;
+        d->row_extent[d->row_rank] = kept->dims[i];
+        d->row_axis[d->row_rank++] = i;
+    }
+}
+
 /* The loops that everything shares: without reductions the outputs' own, else those of the reductions' results,
  * less trailing axes of extent 1. */
 static void find_rows(mlsi_lowering *d, const mlsi_node **first) {
     *first = NULL;
     for (int64_t i = 0; i < d->f->n_nodes && !*first; i++)
-        if (mlsi_op_get(d->f->nodes[i].op)->reduces) *first = &d->f->nodes[i];
+        if (is_reduction(d, &d->f->nodes[i])) *first = &d->f->nodes[i];
     const mlsi_type *t = *first ? &d->f->values[(*first)->first_out].type : output_type(d, 0);
+    d->space_rank = -1;
     d->row_rank = t->rank;
     while (*first && d->row_rank && t->dims[d->row_rank - 1] == 1)
         d->row_rank--;
     memcpy(d->row_extent, t->dims, sizeof d->row_extent);
-    for (int64_t o = 0; o < d->f->n_outputs; o++) {
-        const mlsi_type *out = output_type(d, o);
-        if (out->rank < d->row_rank ||
-            memcmp(out->dims, d->row_extent, sizeof out->dims[0] * (size_t)d->row_rank))
-            mlsi_lower_refuse(d, "outputs do not share their rows", "");
-    }
+    if (*first && !outputs_have_rows(d)) find_row_axes(d, t);
+    if (!outputs_have_rows(d)) mlsi_lower_refuse(d, "outputs do not share their rows", "");
 }
 
 void mlsi_lower_rows(mlsi_lowering *d) {
     const mlsi_node *first;
     find_rows(d, &first);
-    bool whole = true; /* the outputs are one element a row */
+    if (d->n->status != MLSYS_OK) return; /* an output may have fewer axes than the rows */
+    bool whole = true;                    /* the outputs are one element a row */
     for (int64_t o = 0; o < d->f->n_outputs; o++)
         whole &= output_type(d, o)->rank == d->row_rank;
     int opened = open_rows(d, whole && !first);
@@ -204,16 +254,13 @@ void mlsi_lower_rows(mlsi_lowering *d) {
     for (int64_t i = 0; i < d->f->n_nodes; i++) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_type *t = &d->f->values[node->first_out].type;
-        int64_t index[MLSYS_MAX_DIMS] = {0};
-        if (!mlsi_op_get(node->op)->reduces) continue;
-        bool rows = t->rank >= d->row_rank &&
-                    !memcmp(t->dims, d->row_extent, sizeof t->dims[0] * (size_t)d->row_rank);
-        for (int k = d->row_rank; k < t->rank; k++)
-            rows = rows && t->dims[k] == 1;
-        if (!rows)
+        int64_t index[MLSYS_MAX_DIMS], split[MLSYS_MAX_DIMS] = {0};
+        if (!is_reduction(d, node)) continue;
+        if (!is_row_value(d, t))
             mlsi_lower_refuse(d,
                               "rows differ from the first reduction's: ", mlsi_op_name(node->op));
-        memcpy(index, d->row, sizeof index[0] * (size_t)d->row_rank);
+        memcpy(split, d->row, sizeof split[0] * (size_t)d->row_rank);
+        mlsi_lower_join(d, t->rank, split, index);
         d->values[node->first_out].expr = mlsi_lower_reduction(d, node, index);
         d->values[node->first_out].known = true;
     }

@@ -7,7 +7,7 @@
 typedef enum mlsi_place {
     MLSI_PLACE_INLINE = 0, /* computed where it is read */
     MLSI_PLACE_PARAM,      /* element of buffer */
-    MLSI_PLACE_CONST,      /* expr */
+    MLSI_PLACE_CONST,      /* expr, without loop variables */
     MLSI_PLACE_ROW,        /* one value per row: expr, valid while row_known */
     MLSI_PLACE_TEMP        /* one row in LOCAL memory once it is filled */
 } mlsi_place;
@@ -19,9 +19,10 @@ typedef struct mlsi_lowered {
     bool filling; /* TEMP: the loop that fills it is open */
 } mlsi_lowered;
 
-/* An element that a let holds, while the body that it stands in is open: n->open[depth].stmt is body. */
+/* An element that a let holds, while the body that has the let is open. */
 typedef struct mlsi_held {
-    int32_t value, expr, rank, depth, body;
+    int32_t value, expr, rank;
+    int32_t depth, body; /* of the nest's open bodies; the body's statement */
     int64_t index[MLSYS_MAX_DIMS];
 } mlsi_held;
 
@@ -36,6 +37,9 @@ struct mlsi_lowering {
     int32_t lazy;      /* > 0: inside a guard: nothing may be computed ahead */
     int32_t nest_node; /* the one node with loops of its own, -1 = none */
     int32_t row_rank;  /* loops around rows */
+    int32_t space_rank,
+        row_axis
+            [MLSYS_MAX_DIMS]; /* the axes that they walk in values of this rank; in others the leading */
     int64_t row[MLSYS_MAX_DIMS], row_extent[MLSYS_MAX_DIMS];
     int32_t inner_rank; /* the open loops inside a row, when they walk all of it */
     int64_t inner[MLSYS_MAX_DIMS], inner_extent[MLSYS_MAX_DIMS];
@@ -50,6 +54,9 @@ int32_t mlsi_lower_value(mlsi_lowering *d, int32_t value, const int64_t *index);
 void mlsi_lower_hold(mlsi_lowering *d, int32_t value, const int64_t *index, int32_t expr);
 /* UNSUPPORTED, with the nest's name. */
 void mlsi_lower_refuse(mlsi_lowering *d, const char *why, const char *what);
+/* The axes of a value of this rank, those of the row loops first: dims or an index in this order, and back. */
+void mlsi_lower_split(const mlsi_lowering *d, int rank, const int64_t *from, int64_t *to);
+void mlsi_lower_join(const mlsi_lowering *d, int rank, const int64_t *from, int64_t *to);
 /* Loops over the reduced space, the terms, and the result at index (lower_rows.c). */
 int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int64_t *index);
 /* All outputs, row by row: reductions once a row, then what reads them. */

@@ -90,6 +90,8 @@ typedef struct mlsi_acc {
     mlsi_acc_kind kind;
     mlsys_dtype dtype; /* of the terms; SUM, PROD and DOT of floats: f32 or f64, the compute type */
     int64_t count;     /* index expression */
+    int32_t
+        init; /* DOT: what the first segment is added to, an expression known at ACC; -1 = nothing */
 } mlsi_acc;
 
 typedef enum mlsi_lx_kind {

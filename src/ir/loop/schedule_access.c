@@ -55,6 +55,7 @@ void mlsi_edit_accesses(mlsi_nest *w, int32_t top, mlsi_accesses *out) {
         g.stmt = *i;
         gather_expr(&g, s->value);
         gather_expr(&g, s->value2);
+        gather_expr(&g, mlsi_edit_addend(w, *i));
         if (s->kind == MLSI_LS_MMA) { /* reads the tile, and writes it */
             mlsi_access *a = add_access(&g, s->ref, -1, false);
             if (a) a->whole = true;
@@ -93,6 +94,7 @@ const char *mlsi_edit_ordered(mlsi_nest *w, int32_t top) {
     for (int32_t *i = list; list && reached && *i >= 0; i++) {
         reach(w, w->stmts[*i].value, reached);
         reach(w, w->stmts[*i].value2, reached);
+        reach(w, mlsi_edit_addend(w, *i), reached);
     }
     for (int32_t *i = list; w->status == MLSYS_OK && *i >= 0 && !why; i++) {
         const mlsi_ls *s = &w->stmts[*i];

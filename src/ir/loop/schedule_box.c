@@ -138,6 +138,8 @@ void mlsi_edit_redirect(mlsi_nest *w, int32_t loop, int32_t from, int32_t to, bo
             int32_t value2 = redirect(&r, w->stmts[*i].value2);
             w->stmts[*i].value = value;
             w->stmts[*i].value2 = value2;
+            if (w->stmts[*i].kind == MLSI_LS_ACC)
+                w->accs[w->stmts[*i].ref].init = redirect(&r, mlsi_edit_addend(w, *i));
         }
         mlsi_ls *s = &w->stmts[*i];
         if (!stores || s->kind != MLSI_LS_STORE || s->ref != from) continue;

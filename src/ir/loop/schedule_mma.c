@@ -63,6 +63,7 @@ static bool match_loops(mlsi_nest *w, pattern *p) {
     if (w->accs[p->acc].kind != MLSI_ACC_DOT ||
         mlsi_edit_parent(w, mlsi_edit_opening(w, MLSI_LS_ACC, p->acc)) != p->j)
         return refuse(w, p, "the third is no sum of products for each of the second");
+    if (w->accs[p->acc].init >= 0) return refuse(w, p, "the sum begins with an addend");
     p->m = extent_of(w, p->i);
     p->n = extent_of(w, p->j);
     p->depth = extent_of(w, p->k);

@@ -17,6 +17,7 @@ enum { CHUNK = 4096 };
 /* Why the order of the reduction has no partial results of runs of c; NULL when it has. */
 static const char *no_partial_results(const mlsi_acc *a, int64_t c) {
     bool rounds = mlsi_dtype_is_float(a->dtype);
+    if (a->init >= 0) return "it begins with an addend";
     switch (a->kind) {
     case MLSI_ACC_SUM:
     case MLSI_ACC_PROD:

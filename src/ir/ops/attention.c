@@ -154,7 +154,7 @@ static bool score(query *q, int64_t key, double *out) {
     if (q->at->causal != MLSI_CAUSAL_NONE && key > q->position) return false;
     if (q->at->window > 0 && key <= q->position - q->at->window) return false;
     q->key = key;
-    double s = mlsi_ref_dot(q->f64, q->a->in[0].shape[3], score_pair, q);
+    double s = mlsi_ref_dot(q->f64, -0.0, q->a->in[0].shape[3], score_pair, q);
     s = mlsi_ref_mul(q->f64, s, mlsi_ref_narrow(q->f64, q->at->scale));
     if (cap > 0) {
         double r = mlsi_ref_div(q->f64, s, cap);

@@ -1,6 +1,7 @@
 /* Products along contracted axes: dot_general, and matmul on top of it. */
 #include "ir/ops/decompose.h"
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/movement.h"
 
 #include <string.h>
@@ -97,7 +98,7 @@ static mlsys_status infer_dot(mlsi_infer *t) {
     for (int d = 0; d < t->in[1].rank; d++)
         if (!contains(&at->rhs_batch, d) && !contains(&at->rhs_contract, d))
             MLSI_TRY(add_dim(t, t->in[1].dims[d]));
-    return MLSYS_OK;
+    return mlsi_infer_addend(t, 2);
 }
 
 typedef struct dot_walk {
@@ -122,8 +123,7 @@ static void dot_pair(void *user, int64_t k, double *a, double *b) {
     *b = mlsi_ref_get_f(w->b, mlsi_ref_ravel(w->b->rank, w->b->shape, w->ib));
 }
 
-static int64_t dot_ints(dot_walk *w) {
-    int64_t s = 0;
+static int64_t dot_ints(dot_walk *w, int64_t s) {
     for (int64_t k = 0; k < w->k; k++) {
         dot_locate(w, k);
         s = mlsi_ref_iadd(
@@ -153,10 +153,14 @@ static mlsys_status ref_dot(const mlsi_ref_args *r) {
         for (int d = 0; d < w.b->rank; d++)
             if (!contains(&at->rhs_batch, d) && !contains(&at->rhs_contract, d))
                 w.ib[d] = index[o++];
-        if (mlsi_dtype_is_float(y->dtype))
-            mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(w.a->dtype), w.k, dot_pair, &w));
-        else
-            mlsi_ref_set_i(y, i, dot_ints(&w));
+        if (mlsi_dtype_is_float(y->dtype)) {
+            double addend = mlsi_ref_addend(r, 2, i);
+            mlsi_ref_set_f(y, i,
+                           mlsi_ref_dot(mlsi_ref_is_f64(w.a->dtype), addend, w.k, dot_pair, &w));
+        } else {
+            bool given = r->n_in > 2 && r->in[2].data;
+            mlsi_ref_set_i(y, i, dot_ints(&w, given ? mlsi_ref_get_i(&r->in[2], i) : 0));
+        }
     }
     return MLSYS_OK;
 }
@@ -188,15 +192,17 @@ static const mlsi_attr_desc dot_attrs[] = {
 
 const mlsi_op_def mlsi_op_def_dot_general = {
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .min_out = 1,
     .max_out = 1,
-    .operands = "lhs, rhs",
+    .operands = "lhs, rhs, addend?",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
     .narrow = MLSI_NARROW_COMPUTES,
     .attrs_size = sizeof(mlsi_attr_dot),
     .attrs = dot_attrs,
     .infer = infer_dot,
+    .reduces = mlsi_loops_dot_space,
+    .term = mlsi_loops_dot_term,
     .cost = cost_dot,
     .ref = ref_dot,
     .vjp = mlsi_vjp_dot_general,
@@ -206,8 +212,12 @@ const mlsi_op_def mlsi_op_def_dot_general = {
            "along K as "
            "docs/numerics.md states, one rounding to the result's dtype. Floats of different "
            "dtypes may be "
-           "mixed unless one is f64; integers wrap in the result's width.",
-    .special = "K = 0 gives +0. 0 * inf = NaN takes part like any product."};
+           "mixed unless one is f64; integers wrap in the result's width. addend, of the result's "
+           "type: the segments "
+           "along K are added to it in their order, so a product over the first rows of K, whole "
+           "segments, and the "
+           "addend of one over the others give the bits of one product.",
+    .special = "K = 0 gives +0, or addend + 0. 0 * inf = NaN takes part like any product."};
 
 /* ---- matmul -------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* Convolution and pooling over any number of spatial axes. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/window.h"
 
 /* ---- conv ---------------------------------------------------------------------------------- */
@@ -29,13 +30,16 @@ static mlsys_status infer_groups(const mlsi_infer *t, const mlsi_attr_conv *at,
 static mlsys_status transposed_extent(const mlsi_infer *t, const mlsi_window_axis *w, int64_t extra,
                                       int64_t *out) {
     mlsi_symtab *tab = t->symbols;
-    int64_t span = w->dilation * (w->kernel - 1) + 1 + extra - w->low - w->high - w->stride;
-    if (extra < 0 || extra >= (w->stride > w->dilation ? w->stride : w->dilation))
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute output_pads: %lld outside [0,%lld)",
-                               (long long)extra,
-                               (long long)(w->stride > w->dilation ? w->stride : w->dilation));
-    MLSI_TRY(mlsi_dim_op(tab, '*', w->extent, w->stride, out));
-    MLSI_TRY(mlsi_dim_op(tab, span < 0 ? '-' : '+', *out, span < 0 ? -span : span, out));
+    int64_t most = w->stride > w->dilation ? w->stride : w->dilation, lo, hi;
+    char a[128];
+    mlsi_dim_range(tab, extra, &lo, &hi);
+    if (lo < 0 || hi >= most)
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute output_pads: %s outside [0,%lld)",
+                               mlsi_dim_text(tab, extra, a, sizeof a), (long long)most);
+    MLSI_TRY(mlsi_dim_combine(tab, 1 - w->dilation - w->low - w->high - w->stride, w->dilation,
+                              w->kernel, out));
+    MLSI_TRY(mlsi_dim_combine(tab, *out, w->stride, w->extent, out));
+    MLSI_TRY(mlsi_dim_combine(tab, *out, 1, extra, out));
     return mlsi_infer_extent(t, "result", *out);
 }
 
@@ -67,7 +71,7 @@ static mlsys_status infer_conv(mlsi_infer *t) {
         else
             MLSI_TRY(mlsi_infer_window_extent(t, &axis, false, &t->out[0].dims[2 + d]));
     }
-    return MLSYS_OK;
+    return mlsi_infer_addend(t, 2);
 }
 
 typedef struct conv_walk {
@@ -128,7 +132,8 @@ static mlsys_status ref_conv(const mlsi_ref_args *a) {
         c.group_out = index[1] % out_group;
         for (int d = 0; d < c.spatial; d++)
             c.at_out[d] = index[2 + d];
-        mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(y->dtype), k, conv_pair, &c));
+        double addend = mlsi_ref_addend(a, 2, i);
+        mlsi_ref_set_f(y, i, mlsi_ref_dot(mlsi_ref_is_f64(y->dtype), addend, k, conv_pair, &c));
     }
     return MLSYS_OK;
 }
@@ -154,22 +159,24 @@ static const mlsi_attr_desc conv_attrs[] = {
      .offset = offsetof(mlsi_attr_conv, transposed),
      .help = "the transposed map; w is [C, Cout/groups, kernel...]"},
     {.name = "output_pads",
-     .kind = MLSI_ATTR_LIST,
+     .kind = MLSI_ATTR_DIMS,
      .offset = offsetof(mlsi_attr_conv, output_pads),
      .help = "transposed: cells added behind each spatial axis of the result; empty: 0"},
     {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_conv = {
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .min_out = 1,
     .max_out = 1,
-    .operands = "x, w",
+    .operands = "x, w, addend?",
     .traits = MLSI_TRAIT_DIFFERENTIABLE,
     .narrow = MLSI_NARROW_COMPUTES,
     .attrs_size = sizeof(mlsi_attr_conv),
     .attrs = conv_attrs,
     .infer = infer_conv,
+    .reduces = mlsi_loops_conv_space,
+    .term = mlsi_loops_conv_term,
     .cost = cost_conv,
     .ref = ref_conv,
     .vjp = mlsi_vjp_conv,
@@ -183,7 +190,8 @@ const mlsi_op_def mlsi_op_def_conv = {
         "Cout/groups, "
         "kernel...], x is met where p + low - t * dilation is a multiple of stride; extent (L - 1) "
         "* stride + "
-        "dilation * (k - 1) + 1 + output_pad - low - high.",
+        "dilation * (k - 1) + 1 + output_pad - low - high. addend, of y's type: the segments along "
+        "K are added to it, as in dot_general.",
     .special = "Padding is multiplied too: 0 * inf in w gives NaN. No channels or an empty kernel "
                "give +0.",
     .onnx = "Conv, ConvTranspose"};

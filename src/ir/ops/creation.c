@@ -180,6 +180,7 @@ const mlsi_op_def mlsi_op_def_random = {
     .attrs_size = sizeof(mlsi_attr_random),
     .attrs = random_attrs,
     .infer = infer_random,
+    .element = mlsi_loops_random,
     .cost = mlsi_elementwise_cost_math,
     .ref = ref_random,
     .doc =

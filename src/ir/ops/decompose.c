@@ -147,3 +147,9 @@ int32_t mlsi_emit_broadcast(mlsi_emit *e, int32_t x, int rank, const int64_t *di
     }
     return emit_shaped(e, MLSI_OP_BROADCAST, x, rank, dims);
 }
+
+int64_t mlsi_emit_dim(mlsi_emit *e, int64_t a, int64_t k, int64_t b) {
+    int64_t sum = 0;
+    if (e->st == MLSYS_OK) e->st = mlsi_dim_combine(&e->g->symbols, a, k, b, &sum);
+    return sum;
+}

@@ -41,6 +41,8 @@ int32_t mlsi_emit_reduce(mlsi_emit *e, mlsi_op op, int32_t x, int first, int las
 int32_t mlsi_emit_count(mlsi_emit *e, int32_t x, int first, int last);
 /* The same as i64. */
 int32_t mlsi_emit_count_int(mlsi_emit *e, int32_t x, int first, int last);
+/* mlsi_dim_combine: a + k * b. */
+int64_t mlsi_emit_dim(mlsi_emit *e, int64_t a, int64_t k, int64_t b);
 /* Elements [start, stop) of one axis; start and stop may be dims. */
 int32_t mlsi_emit_slice(mlsi_emit *e, int32_t x, int axis, int64_t start, int64_t stop);
 int32_t mlsi_emit_concat(mlsi_emit *e, int32_t x, int32_t y, int axis);

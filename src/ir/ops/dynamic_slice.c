@@ -1,5 +1,6 @@
 /* Windows of an array at positions that are known at run time only. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/movement.h"
 
 /* Operand i is i64 [rank]. */
@@ -85,6 +86,7 @@ const mlsi_op_def mlsi_op_def_dynamic_slice = {
     .attrs_size = sizeof(mlsi_attr_dynamic_slice),
     .attrs = dynamic_slice_attrs,
     .infer = infer_dynamic_slice,
+    .element = mlsi_loops_dynamic_slice,
     .cost = cost_dynamic_slice,
     .ref = ref_dynamic_slice,
     .vjp = mlsi_vjp_dynamic_slice,
@@ -137,6 +139,7 @@ const mlsi_op_def mlsi_op_def_dynamic_update_slice = {
     .narrow = MLSI_NARROW_FOLLOWS,
     .attrs_size = sizeof(mlsi_attr_none),
     .infer = infer_dynamic_update_slice,
+    .element = mlsi_loops_dynamic_update_slice,
     .cost = cost_dynamic_update_slice,
     .ref = ref_dynamic_update_slice,
     .vjp = mlsi_vjp_dynamic_update_slice,

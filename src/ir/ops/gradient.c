@@ -23,17 +23,33 @@ int32_t mlsi_emit_zeros_like(mlsi_emit *e, int32_t x) {
     return mlsi_emit_op(e, MLSI_OP_FULL, &attrs, 0, NULL);
 }
 
+/* A batch is what leading axes count: their sum is one that accumulation can take in parts. Other axes come
+ * first, by the tree, which reads memory that lies together at full speed. */
 int32_t mlsi_emit_unbroadcast(mlsi_emit *e, int32_t dy, int32_t x) {
-    mlsi_attr_reduce attrs;
+    mlsi_attr_reduce rest;
+    mlsi_attr_batch_sum batch;
     if (e->st != MLSYS_OK) return dy;
     mlsi_type from = *mlsi_emit_type(e, dy), to = *mlsi_emit_type(e, x);
-    int lead = from.rank - to.rank;
-    memset(&attrs, 0, sizeof attrs);
+    int lead = from.rank - to.rank, kept = 0;
+    bool all = true, mean = mlsi_fault(MLSI_FAULT_ADJOINT_BROADCAST);
+    memset(&rest, 0, sizeof rest);
+    memset(&batch, 0, sizeof batch);
     for (int d = 0; d < from.rank; d++)
-        if (d < lead || from.dims[d] != to.dims[d - lead]) attrs.axes.v[attrs.axes.n++] = d;
-    mlsi_op sum =
-        mlsi_fault(MLSI_FAULT_ADJOINT_BROADCAST) ? MLSI_OP_REDUCE_MEAN : MLSI_OP_REDUCE_SUM;
-    if (attrs.axes.n) dy = mlsi_emit_op(e, sum, &attrs, 1, &dy);
+        all = all && (d < lead || from.dims[d] != to.dims[d - lead]);
+    for (int d = 0; d < from.rank; d++) {
+        bool summed = d < lead || from.dims[d] != to.dims[d - lead];
+        kept += !summed && from.dims[d] != 1;
+        if (!summed) continue;
+        bool leads = !kept && (!all || d == 0); /* of a sum over everything: the first axis */
+        mlsi_list *list = leads ? &batch.axes : &rest.axes;
+        list->v[list->n++] = d;
+    }
+    if (rest.axes.n)
+        dy = mlsi_emit_op(e, mean ? MLSI_OP_REDUCE_MEAN : MLSI_OP_REDUCE_SUM, &rest, 1, &dy);
+    if (batch.axes.n && mean)
+        dy = mlsi_emit_reduce(e, MLSI_OP_REDUCE_MEAN, dy, 0, (int)batch.axes.n);
+    else if (batch.axes.n)
+        dy = mlsi_emit_op(e, MLSI_OP_BATCH_SUM, &batch, 1, &dy);
     if (e->st != MLSYS_OK || mlsi_type_equal(mlsi_emit_type(e, dy), &to)) return dy;
     return mlsi_emit_reshape(e, dy, to.rank, to.dims);
 }

@@ -82,6 +82,7 @@ mlsys_status mlsi_vjp_dot_general(mlsi_vjp *v) {
     side rhs = side_of(&e, v->in[1], &at->rhs_batch, &at->rhs_contract);
     if (v->wanted[0]) v->din[0] = adjoint(&e, &lhs, &rhs, true, v->dout[0]);
     if (v->wanted[1]) v->din[1] = adjoint(&e, &rhs, &lhs, false, v->dout[0]);
+    if (v->n_in > 2 && v->wanted[2]) v->din[2] = v->dout[0];
     return e.st;
 }
 

@@ -42,8 +42,8 @@ mlsys_status mlsi_vjp_pad(mlsi_vjp *v) {
     mlsi_attr_pad opposite = *at;
     opposite.value = 0;
     for (int64_t i = 0; i < at->low.n; i++) {
-        opposite.low.v[i] = -at->low.v[i];
-        opposite.high.v[i] = -at->high.v[i];
+        opposite.low.v[i] = mlsi_emit_dim(&e, 0, -1, at->low.v[i]);
+        opposite.high.v[i] = mlsi_emit_dim(&e, 0, -1, at->high.v[i]);
     }
     v->din[0] = mlsi_emit_op(&e, MLSI_OP_PAD, &opposite, 1, v->dout);
     return e.st;
@@ -96,6 +96,13 @@ static int32_t spread_axis(mlsi_emit *e, const mlsi_attr_slice *at, int d, int64
     return mlsi_emit_op(e, MLSI_OP_SCATTER, &set, 3, in);
 }
 
+/* Is the start of a slice over a symbolic extent, which needs no clamping, that from its beginning? */
+static bool known_start(const mlsi_emit *e, int64_t start) {
+    int64_t lo, hi;
+    mlsi_dim_range(&e->g->symbols, start, &lo, &hi);
+    return lo >= 0 && start != INT64_MAX;
+}
+
 mlsys_status mlsi_vjp_slice(mlsi_vjp *v) {
     const mlsi_attr_slice *at = v->attrs;
     mlsi_emit e = mlsi_vjp_begin(v);
@@ -108,13 +115,16 @@ mlsys_status mlsi_vjp_slice(mlsi_vjp *v) {
     for (int d = 0; d < x.rank; d++) {
         int64_t first, count;
         if (x.dims[d] == y.dims[d] && at->steps.v[d] == 1) continue;
-        if (at->steps.v[d] != 1 || x.dims[d] < 0 || y.dims[d] < 0) {
+        bool number = x.dims[d] >= 0 && y.dims[d] >= 0;
+        if (at->steps.v[d] != 1 || (!number && !known_start(&e, at->starts.v[d]))) {
             dx = spread_axis(&e, at, d, x.dims[d], dx);
             continue;
         }
-        mlsi_slice_range(x.dims[d], at->starts.v[d], at->stops.v[d], 1, &first, &count);
+        first = at->starts.v[d], count = y.dims[d];
+        if (number) mlsi_slice_range(x.dims[d], first, at->stops.v[d], 1, &first, &count);
         pad.low.v[d] = count ? first : 0;
-        pad.high.v[d] = x.dims[d] - count - pad.low.v[d];
+        pad.high.v[d] = mlsi_emit_dim(&e, x.dims[d], -1, count);
+        pad.high.v[d] = mlsi_emit_dim(&e, pad.high.v[d], -1, pad.low.v[d]);
         padded = true;
     }
     v->din[0] = padded ? mlsi_emit_op(&e, MLSI_OP_PAD, &pad, 1, &dx) : dx;

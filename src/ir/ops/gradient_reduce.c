@@ -25,6 +25,18 @@ mlsys_status mlsi_vjp_reduce_sum(mlsi_vjp *v) {
     return e.st;
 }
 
+mlsys_status mlsi_vjp_batch_sum(mlsi_vjp *v) {
+    const mlsi_attr_batch_sum *at = v->attrs;
+    mlsi_emit e = mlsi_vjp_begin(v);
+    int32_t x = v->in[0];
+    if (v->wanted[0]) {
+        int32_t dx = like(&e, kept(&e, v->dout[0], x, &at->axes), x);
+        v->din[0] = mlsi_emit_cast(&e, dx, mlsi_emit_type(&e, x)->dtype);
+    }
+    if (v->n_in > 1 && v->wanted[1]) v->din[1] = v->dout[0];
+    return e.st;
+}
+
 /* dy over the number of elements, as a float of the compute type, like the mean itself. */
 mlsys_status mlsi_vjp_reduce_mean(mlsi_vjp *v) {
     const mlsi_attr_reduce *at = v->attrs;

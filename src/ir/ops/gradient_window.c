@@ -1,19 +1,11 @@
-/* Gradient rules of convolution and pooling. Extents of the spatial axes must be numbers. */
+/* Gradient rules of convolution and pooling. Extents of the spatial axes may be symbolic: then paddings and crops are
+ * expressions, and what remains of a division by a stride is one, too. */
+#include "core/faults.h"
 #include "ir/ops/gradient.h"
 #include "ir/ops/window.h"
 
 #include <math.h>
 #include <string.h>
-
-static mlsys_status need_numbers(const mlsi_emit *e, const char *op, int32_t x) {
-    char text[128];
-    const mlsi_type *t = mlsi_emit_type(e, x);
-    for (int d = 2; d < t->rank; d++)
-        if (t->dims[d] < 0)
-            return mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: gradient over symbolic extent %s of axis %d",
-                             op, mlsi_dim_text(&e->g->symbols, t->dims[d], text, sizeof text), d);
-    return MLSYS_OK;
-}
 
 /* ---- conv ---------------------------------------------------------------------------------- */
 
@@ -53,6 +45,31 @@ static int32_t batch_as_channels(mlsi_emit *e, int32_t x, int64_t groups) {
     return mlsi_emit_reshape(e, x, t.rank, joined);
 }
 
+/* Cells from the first that windows meet to the last: stride * (windows - 1) + dilation * (kernel - 1) + 1. */
+static int64_t span(mlsi_emit *e, int64_t kernel, int64_t dilation, int64_t windows,
+                    int64_t stride) {
+    int64_t cells = mlsi_emit_dim(e, 1 - dilation - stride, dilation, kernel);
+    return mlsi_emit_dim(e, cells, stride, windows);
+}
+
+/* What is made for symbolic numbers of windows needs one at least; as the kernel of a convolution they must be few
+ * enough for one, too. */
+static mlsys_status check_windows(const mlsi_emit *e, const char *op, int32_t y, bool as_kernel) {
+    char text[128];
+    const mlsi_type *t = mlsi_emit_type(e, y);
+    for (int d = 2; d < t->rank; d++) {
+        int64_t lo, hi, most = as_kernel ? MLSI_WINDOW_LIMIT : INT64_MAX;
+        mlsi_dim_range(&e->g->symbols, t->dims[d], &lo, &hi);
+        if (t->dims[d] >= 0 && !as_kernel) continue;
+        if (lo < 1 || hi > most)
+            return mlsi_fail(MLSYS_E_UNSUPPORTED,
+                             "%s: gradient over %s windows along axis %d, outside [1,%lld]", op,
+                             mlsi_dim_text(&e->g->symbols, t->dims[d], text, sizeof text), d,
+                             (long long)most);
+    }
+    return MLSYS_OK;
+}
+
 /* dw[o, c, tap] = sum over n and positions p of small[n, o, p] * big[n, c, p * stride + tap * dilation -
  * pad]: a convolution whose batch is c, channels are n, kernel is `small`, with strides and dilations in each
  * other's place. Result [o, c, taps]. */
@@ -72,9 +89,11 @@ static int32_t filter_adjoint(mlsi_emit *e, const mlsi_attr_conv *at, int32_t bi
     fit.low.n = fit.high.n = tb.rank;
     for (int d = 0; d < spatial; d++) { /* exactly as many cells as the taps meet */
         int64_t reach =
-            at->dilations.v[d] * (tw.dims[2 + d] - 1) + at->strides.v[d] * (ts.dims[2 + d] - 1) + 1;
-        fit.low.v[2 + d] = at->pads.v[d];
-        fit.high.v[2 + d] = reach - tb.dims[2 + d] - at->pads.v[d];
+            span(e, tw.dims[2 + d], at->dilations.v[d], ts.dims[2 + d], at->strides.v[d]);
+        int64_t low = at->pads.v[d];
+        if (mlsi_fault(MLSI_FAULT_ADJOINT_FILTER_SHIFT) && tb.dims[2 + d] < 0) low++;
+        fit.low.v[2 + d] = low;
+        fit.high.v[2 + d] = mlsi_emit_dim(e, mlsi_emit_dim(e, reach, -1, low), -1, tb.dims[2 + d]);
     }
     big = mlsi_emit_op(e, MLSI_OP_PAD, &fit, 1, &big);
     int32_t in[2];
@@ -92,9 +111,11 @@ static int32_t input_adjoint(mlsi_emit *e, const mlsi_attr_conv *at, int32_t x, 
     int spatial = tx.rank - 2;
     c.transposed = !at->transposed;
     for (int d = 0; d < spatial; d++) {
-        int64_t whole = (ty.dims[2 + d] - 1) * at->strides.v[d] - at->pads.v[d] -
-                        at->pads.v[spatial + d] + at->dilations.v[d] * (tw.dims[2 + d] - 1) + 1;
-        c.output_pads.v[d] = at->transposed ? 0 : tx.dims[2 + d] - whole;
+        int64_t whole =
+            span(e, tw.dims[2 + d], at->dilations.v[d], ty.dims[2 + d], at->strides.v[d]);
+        int64_t padded =
+            mlsi_emit_dim(e, at->pads.v[d] + at->pads.v[spatial + d], 1, tx.dims[2 + d]);
+        c.output_pads.v[d] = at->transposed ? 0 : mlsi_emit_dim(e, padded, -1, whole);
     }
     int32_t in[2] = {dy, w};
     return mlsi_emit_op(e, MLSI_OP_CONV, &c, 2, in);
@@ -103,11 +124,13 @@ static int32_t input_adjoint(mlsi_emit *e, const mlsi_attr_conv *at, int32_t x, 
 mlsys_status mlsi_vjp_conv(mlsi_vjp *v) {
     const mlsi_attr_conv *at = v->attrs;
     mlsi_emit e = mlsi_vjp_begin(v);
-    MLSI_TRY(need_numbers(&e, "conv", v->in[0]));
+    if (v->wanted[1])
+        MLSI_TRY(check_windows(&e, "conv", at->transposed ? v->in[0] : v->dout[0], true));
     if (v->wanted[0]) v->din[0] = input_adjoint(&e, at, v->in[0], v->in[1], v->dout[0]);
     if (v->wanted[1])
         v->din[1] = at->transposed ? filter_adjoint(&e, at, v->dout[0], v->in[0], v->in[1])
                                    : filter_adjoint(&e, at, v->in[0], v->dout[0], v->in[1]);
+    if (v->n_in > 2 && v->wanted[2]) v->din[2] = v->dout[0];
     return e.st;
 }
 
@@ -118,7 +141,7 @@ typedef struct pool_vjp {
     const mlsi_attr_pool *at;
     mlsi_type x, y;
     int spatial;
-    mlsi_attr_pad around; /* x's cells up to the last one that a window meets */
+    mlsi_attr_pad around; /* x's cells up to the last one that a window meets: may crop */
 } pool_vjp;
 
 static pool_vjp begin_pool(mlsi_graph *g, int32_t func, const mlsi_attr_pool *at, int32_t x,
@@ -129,17 +152,19 @@ static pool_vjp begin_pool(mlsi_graph *g, int32_t func, const mlsi_attr_pool *at
     p.spatial = p.x.rank - 2;
     p.around.low.n = p.around.high.n = p.x.rank;
     for (int d = 0; d < p.spatial; d++) {
-        int64_t reach = (p.y.dims[2 + d] - 1) * p.at->strides.v[d] +
-                        p.at->dilations.v[d] * (p.at->kernel.v[d] - 1) + 1;
-        int64_t high = reach - p.at->pads.v[d] - p.x.dims[2 + d];
+        int64_t reach = span(&p.e, p.at->kernel.v[d], p.at->dilations.v[d], p.y.dims[2 + d],
+                             p.at->strides.v[d]);
+        int64_t high = mlsi_emit_dim(&p.e, reach, -1, p.at->pads.v[d]);
         p.around.low.v[2 + d] = p.at->pads.v[d];
-        p.around.high.v[2 + d] = high > 0 ? high : 0;
+        high = mlsi_emit_dim(&p.e, high, -1, p.x.dims[2 + d]);
+        bool number = p.x.dims[2 + d] >= 0;
+        p.around.high.v[2 + d] = number && high < 0 ? 0 : high;
     }
     return p;
 }
 
 /* Where kernel cell `tap` lies for all windows: a slice of the padded x. */
-static mlsi_attr_slice tap_slice(const pool_vjp *p, int64_t tap) {
+static mlsi_attr_slice tap_slice(pool_vjp *p, int64_t tap) {
     mlsi_attr_slice s;
     memset(&s, 0, sizeof s);
     s.starts.n = s.stops.n = s.steps.n = p->x.rank;
@@ -151,7 +176,8 @@ static mlsi_attr_slice tap_slice(const pool_vjp *p, int64_t tap) {
         tap /= p->at->kernel.v[d - 2];
         s.starts.v[d] = cell * p->at->dilations.v[d - 2];
         s.steps.v[d] = p->at->strides.v[d - 2];
-        s.stops.v[d] = s.starts.v[d] + (p->y.dims[d] - 1) * s.steps.v[d] + 1;
+        s.stops.v[d] =
+            mlsi_emit_dim(&p->e, s.starts.v[d] + 1 - s.steps.v[d], s.steps.v[d], p->y.dims[d]);
     }
     return s;
 }
@@ -180,18 +206,20 @@ static int32_t add_taps(pool_vjp *p, int32_t padded, int64_t taps,
     }
     mlsi_attr_pad crop = p->around;
     crop.value = 0;
-    for (int64_t d = 0; d < crop.low.n; d++)
-        crop.low.v[d] = -crop.low.v[d], crop.high.v[d] = -crop.high.v[d];
+    for (int64_t d = 0; d < crop.low.n; d++) {
+        crop.low.v[d] = -crop.low.v[d];
+        crop.high.v[d] = mlsi_emit_dim(&p->e, 0, -1, crop.high.v[d]);
+    }
     return mlsi_emit_op(&p->e, MLSI_OP_PAD, &crop, 1, &sum);
 }
 
-/* Windows side by side (stride = kernel, no dilation) share no cell: what they pass to their cells is the
- * result, put in order, [N, C, y, tap, y, tap, ...]. */
-static bool side_by_side(const pool_vjp *p, int64_t taps) {
-    for (int d = 0; d < p->spatial; d++)
-        if (p->at->strides.v[d] != p->at->kernel.v[d] || p->at->dilations.v[d] != 1) return false;
-    return taps <= MLSI_MAX_OPERANDS && 2 + 2 * p->spatial <= MLSYS_MAX_DIMS;
+bool mlsi_pool_side_by_side(const mlsi_attr_pool *at, int spatial) {
+    for (int d = 0; d < spatial; d++)
+        if (at->strides.v[d] != at->kernel.v[d] || at->dilations.v[d] != 1) return false;
+    return mlsi_pool_cells(at) <= MLSI_MAX_OPERANDS && 2 + 2 * spatial <= MLSYS_MAX_DIMS;
 }
+
+/* What windows side by side pass to their cells is the result, put in order, [N, C, y, tap, y, tap, ...]. */
 
 static int32_t stack_taps(pool_vjp *p, int64_t taps,
                           int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
@@ -203,9 +231,10 @@ static int32_t stack_taps(pool_vjp *p, int64_t taps,
     apart[0] = joined[0] = p->y.dims[0], apart[1] = joined[1] = p->y.dims[1];
     for (int d = 0; d < p->spatial; d++) {
         apart[2 + 2 * d] = p->y.dims[2 + d], apart[3 + 2 * d] = 1;
-        joined[2 + d] = p->y.dims[2 + d] * p->at->kernel.v[d];
+        joined[2 + d] = mlsi_emit_dim(&p->e, 0, p->at->kernel.v[d], p->y.dims[2 + d]);
+        int64_t padded = mlsi_emit_dim(&p->e, p->at->pads.v[d], 1, p->x.dims[2 + d]);
         fit.low.v[2 + d] = -p->at->pads.v[d];
-        fit.high.v[2 + d] = p->x.dims[2 + d] + p->at->pads.v[d] - joined[2 + d];
+        fit.high.v[2 + d] = mlsi_emit_dim(&p->e, padded, -1, joined[2 + d]);
     }
     for (int64_t tap = 0; tap < taps; tap++)
         part[tap] = mlsi_emit_reshape(&p->e, share(p, tap, user), 2 + 2 * p->spatial, apart);
@@ -222,8 +251,8 @@ static int32_t stack_taps(pool_vjp *p, int64_t taps,
 
 static int32_t gather_taps(pool_vjp *p, int32_t padded, int64_t taps,
                            int32_t (*share)(pool_vjp *p, int64_t tap, void *user), void *user) {
-    return side_by_side(p, taps) ? stack_taps(p, taps, share, user)
-                                 : add_taps(p, padded, taps, share, user);
+    return mlsi_pool_side_by_side(p->at, p->spatial) ? stack_taps(p, taps, share, user)
+                                                     : add_taps(p, padded, taps, share, user);
 }
 
 static int32_t same_share(pool_vjp *p, int64_t tap, void *user) {
@@ -291,7 +320,7 @@ mlsys_status mlsi_vjp_pool(mlsi_vjp *v) {
     mlsi_emit e = mlsi_vjp_begin(v);
     const mlsi_attr_pool *at = v->attrs;
     int32_t in[3] = {v->in[0], v->out[0], v->dout[0]};
-    MLSI_TRY(need_numbers(&e, "pool", v->in[0]));
+    MLSI_TRY(check_windows(&e, "pool", v->out[0], false));
     if (mlsi_pool_cells(at) > MLSI_POOL_GRAD_CELLS)
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "pool: gradient of a window of more than %d cells",
                          MLSI_POOL_GRAD_CELLS);

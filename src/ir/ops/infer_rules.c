@@ -115,3 +115,13 @@ mlsys_status mlsi_infer_extent(const mlsi_infer *t, const char *what, int64_t di
     return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "%s: extent %s may be negative (%lld)", what,
                            mlsi_dim_text(t->symbols, dim, text, sizeof text), (long long)lo);
 }
+
+mlsys_status mlsi_infer_addend(const mlsi_infer *t, int operand) {
+    char a[160], b[160];
+    if (t->n_in <= operand || !t->in[operand].dtype) return MLSYS_OK;
+    const mlsi_type *have = &t->in[operand], *want = &t->out[0];
+    if (mlsi_type_equal(have, want)) return MLSYS_OK;
+    return mlsi_infer_fail(t, have->dtype != want->dtype ? MLSYS_E_DTYPE : MLSYS_E_SHAPE, operand,
+                           "%s, expected %s", mlsi_type_text(t->symbols, have, a, sizeof a),
+                           mlsi_type_text(t->symbols, want, b, sizeof b));
+}

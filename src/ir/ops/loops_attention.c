@@ -3,6 +3,8 @@
 #include "ir/ops/loops_attention.h"
 #include "ir/ops/loops.h"
 
+#include "core/faults.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -64,7 +66,8 @@ int32_t mlsi_loops_score(const mlsi_loops_query *q, int32_t *tanh_of) {
         *tanh_of = mlsi_nest_let(n, "tanh", *tanh_of);
         s = mlsi_loops_arith(q, MLSI_OP_MUL, cap, *tanh_of);
     }
-    if (mlsi_lower_has(q->l, MLSI_ATTENTION_MASK) && mlsi_lower_in(q->l, MLSI_ATTENTION_MASK)->dtype != MLSYS_BOOL) {
+    if (mlsi_lower_has(q->l, MLSI_ATTENTION_MASK) &&
+        mlsi_lower_in(q->l, MLSI_ATTENTION_MASK)->dtype != MLSYS_BOOL) {
         int32_t mask = mlsi_loops_mask(q);
         s = mlsi_loops_arith(q, MLSI_OP_ADD, s, mlsi_nest_cast(n, mask, q->dtype));
     }
@@ -100,11 +103,13 @@ static int if_visible(const mlsi_loops_query *q) {
         opened++;
     }
     if (at->window > 0) {
-        int64_t oldest = mlsi_nest_index(n, '-', p, at->window - 1);
+        int64_t oldest =
+            mlsi_nest_index(n, '-', p, at->window - !mlsi_fault(MLSI_FAULT_LOOPS_WINDOW));
         mlsi_nest_if_range(n, oldest, q->key, q->keys);
         opened++;
     }
-    if (mlsi_lower_has(q->l, MLSI_ATTENTION_MASK) && mlsi_lower_in(q->l, MLSI_ATTENTION_MASK)->dtype == MLSYS_BOOL) {
+    if (mlsi_lower_has(q->l, MLSI_ATTENTION_MASK) &&
+        mlsi_lower_in(q->l, MLSI_ATTENTION_MASK)->dtype == MLSYS_BOOL) {
         mlsi_nest_if(n, mlsi_loops_mask(q));
         opened++;
     }
@@ -163,7 +168,8 @@ static int32_t segment_output(mlsi_loops_query *q, int64_t first, int64_t d, int
     mlsi_nest *n = q->n;
     int32_t acc = mlsi_nest_acc(n, MLSI_ACC_DOT, q->dtype, SEGMENT);
     int64_t j = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "j", SEGMENT);
-    int32_t e = mlsi_nest_load(n, weights, &j), nothing = mlsi_loops_real(q, -0.0);
+    int32_t e = mlsi_nest_load(n, weights, &j), nothing;
+    nothing = mlsi_loops_real(q, mlsi_fault(MLSI_FAULT_LOOPS_HIDDEN_KEY) ? 0.0 : -0.0);
     q->key = mlsi_nest_index(n, '+', first, j);
     mlsi_lower_lazy(q->l, 1);
     int32_t v = mlsi_nest_guard(n, 0, q->key, q->keys, mlsi_loops_key_value(q, 2, d), nothing);
@@ -181,7 +187,8 @@ typedef struct summary {
 
 static summary begin_summary(const mlsi_loops_query *q) {
     mlsi_nest *n = q->n;
-    summary s = {mlsi_nest_local(n, "m", q->dtype, 0, scalar), mlsi_nest_local(n, "l", q->dtype, 0, scalar),
+    summary s = {mlsi_nest_local(n, "m", q->dtype, 0, scalar),
+                 mlsi_nest_local(n, "l", q->dtype, 0, scalar),
                  mlsi_nest_local(n, "o", q->dtype, 1, &q->width)};
     mlsi_nest_store(n, s.m, scalar, mlsi_loops_real(q, -INFINITY));
     mlsi_nest_store(n, s.l, scalar, mlsi_loops_real(q, 0));
@@ -212,6 +219,7 @@ static void add_segment(mlsi_loops_query *q, summary *s, int64_t first) {
     top = mlsi_nest_let(n, "top", top);
     int32_t a = mlsi_nest_let(n, "a", exp_of_difference(q, old, top));
     int32_t b = mlsi_nest_let(n, "b", exp_of_difference(q, m, top));
+    if (mlsi_fault(MLSI_FAULT_LOOPS_RESCALE)) a = mlsi_loops_real(q, 1);
     mlsi_nest_store(n, s->m, scalar, top);
     mlsi_nest_store(n, s->l, scalar, merged(q, none, mlsi_nest_load(n, s->l, scalar), a, sum, b));
     int64_t d = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "d", q->width);
@@ -230,7 +238,8 @@ static void give_results(const mlsi_loops_query *q, const summary *s) {
     if (q->l->node->n_out > 1) {
         const int64_t at[3] = {q->b, q->h, q->i};
         int32_t log = mlsi_nest_op(n, MLSI_OP_LOG, q->dtype, l, -1, -1);
-        mlsi_lower_result(q->l, 1, at, select3(q, none, m, mlsi_loops_arith(q, MLSI_OP_ADD, m, log)));
+        mlsi_lower_result(q->l, 1, at,
+                          select3(q, none, m, mlsi_loops_arith(q, MLSI_OP_ADD, m, log)));
     }
     int64_t d = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "d", q->width);
     const int64_t at[4] = {q->b, q->i, q->h, d};
@@ -243,7 +252,8 @@ mlsys_status mlsi_loops_attention(mlsi_lower *l) {
     mlsi_nest *n = l->n;
     mlsi_loops_query q = mlsi_loops_query_of(l);
     int64_t batch = mlsi_lower_in(l, 0)->dims[0];
-    if (mlsi_lower_has(l, MLSI_ATTENTION_KV_LEN)) { /* each is checked, also when there is no query */
+    if (mlsi_lower_has(l,
+                       MLSI_ATTENTION_KV_LEN)) { /* each is checked, also when there is no query */
         int64_t b = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "b", batch);
         (void)valid_keys(&q, b);
         mlsi_nest_end(n);

@@ -11,7 +11,8 @@ typedef struct mlsi_loops_query {
     mlsi_nest *n;
     const mlsi_attr_attention *at;
     mlsys_dtype dtype; /* of the scores and sums */
-    int64_t queries, keys, heads, kv_heads, group, depth, width; /* Lq, Lk, H, Hkv, H / Hkv, D, Dv */
+    int64_t queries, keys, heads, kv_heads, group, depth,
+        width;                /* Lq, Lk, H, Hkv, H / Hkv, D, Dv */
     int64_t b, i, h, kv_head; /* of the query: index expressions */
     int64_t key;              /* whose score is looked at */
     int64_t valid;            /* keys, where kv_len was bound */

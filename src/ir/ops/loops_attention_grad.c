@@ -3,6 +3,8 @@
 #include "ir/ops/loops.h"
 #include "ir/ops/loops_attention.h"
 
+#include "core/faults.h"
+
 #include <math.h>
 
 enum { O = 5, LSE, DO, DLSE }; /* operands */
@@ -108,7 +110,8 @@ static void store_pair(const mlsi_loops_query *q, int32_t delta, int64_t at, int
 /* x + 0: a zero is +0. */
 static void give(const mlsi_loops_query *q, int result, const int64_t *index, int32_t acc) {
     int32_t x = mlsi_nest_acc_value(q->n, acc);
-    mlsi_lower_result(q->l, result, index, mlsi_loops_arith(q, MLSI_OP_ADD, x, mlsi_loops_real(q, 0)));
+    mlsi_lower_result(q->l, result, index,
+                      mlsi_loops_arith(q, MLSI_OP_ADD, x, mlsi_loops_real(q, 0)));
 }
 
 /* dq of one query from its row of ds; keys behind kv_len count as zeros. */
@@ -122,7 +125,8 @@ static void query_adjoint(mlsi_loops_query *q) {
     int32_t acc = mlsi_nest_acc(n, MLSI_ACC_DOT, q->dtype, q->keys);
     q->key = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "j", q->keys);
     int32_t k = mlsi_loops_key_value(q, 1, d);
-    if (mlsi_lower_has(q->l, MLSI_ATTENTION_KV_LEN))
+    bool zeros = !mlsi_fault(MLSI_FAULT_LOOPS_BEHIND_KV_LEN);
+    if (mlsi_lower_has(q->l, MLSI_ATTENTION_KV_LEN) && zeros)
         k = mlsi_nest_op(n, MLSI_OP_SELECT, q->dtype, is_valid(q), k, mlsi_loops_real(q, 0));
     mlsi_nest_add(n, acc, q->key, mlsi_nest_load(n, ds, &q->key), k);
     mlsi_nest_end(n);
@@ -146,7 +150,8 @@ static void end_rows(const mlsi_loops_query *q) {
 }
 
 /* dk or dv of one key: its column times rows of an operand. */
-static void key_adjoint(mlsi_loops_query *q, int result, int64_t width, int32_t column, int operand) {
+static void key_adjoint(mlsi_loops_query *q, int result, int64_t width, int32_t column,
+                        int operand) {
     mlsi_nest *n = q->n;
     int64_t rows = mlsi_nest_index(n, '*', q->queries, q->group);
     int64_t d = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "d", width);

@@ -2,11 +2,27 @@
 #include "ir/ops/loops.h"
 #include "ir/ops/movement.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 int32_t mlsi_loops_same(mlsi_lower *l, int result, const int64_t *index) {
     (void)result;
     return mlsi_lower_operand(l, 0, index);
+}
+
+int64_t mlsi_loops_shift(mlsi_nest *n, int64_t index, int64_t by) {
+    return mlsi_nest_index(n, by < 0 ? '-' : '+', index, by < 0 ? -by : by);
+}
+
+int64_t mlsi_loops_divisor(mlsi_nest *n, int64_t extent) {
+    int64_t lo, hi;
+    mlsi_dim_range(&n->tab, extent, &lo, &hi);
+    if (lo >= 1) return extent;
+    if (hi >= 1 && n->status == MLSYS_OK)
+        mlsi_nest_fail(n, mlsi_fail(MLSYS_E_UNSUPPORTED,
+                                    "%s: an index is divided by an extent that may be 0", n->name));
+    return 1;
 }
 
 /* ---- reshape: axes in groups of equal products; inside a group by the linear number ------------------------- */
@@ -42,11 +58,9 @@ static void map_group(mlsi_nest *n, const mlsi_type *out, const mlsi_type *in, g
     for (int o = g.out_from; o < g.out_to; o++)
         linear = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', linear, out->dims[o]), index[o]);
     for (int i = g.in_from; i < g.in_to; i++) {
-        int64_t below = product(n, in->dims, i + 1, g.in_to), lo, hi;
         own[i] = 0;
         if (in->dims[i] == 1) continue;
-        mlsi_dim_range(&n->tab, below, &lo, &hi);
-        if (lo < 1) below = 1; /* an empty tensor: no index is ever in range */
+        int64_t below = mlsi_loops_divisor(n, product(n, in->dims, i + 1, g.in_to));
         own[i] = mlsi_nest_index(n, '/', linear, below);
         linear = mlsi_nest_index(n, '-', linear, mlsi_nest_index(n, '*', own[i], below));
     }
@@ -121,6 +135,44 @@ int32_t mlsi_loops_reverse(mlsi_lower *l, int result, const int64_t *index) {
     return mlsi_lower_operand(l, 0, own);
 }
 
+/* ---- pad, concat: guards ------------------------------------------------------------------------------------- */
+
+int32_t mlsi_loops_pad(mlsi_lower *l, int result, const int64_t *index) {
+    const mlsi_attr_pad *a = l->attrs;
+    const mlsi_type *in = mlsi_lower_in(l, 0);
+    int64_t own[MLSYS_MAX_DIMS];
+    for (int d = 0; d < in->rank; d++)
+        own[d] = mlsi_loops_shift(l->n, index[d], -a->low.v[d]);
+    mlsi_lower_lazy(l, 1);
+    int32_t y = mlsi_lower_operand(l, 0, own);
+    mlsi_lower_lazy(l, -1);
+    int32_t fill = mlsi_nest_float(l->n, mlsi_lower_out(l, result)->dtype, a->value);
+    for (int d = in->rank - 1; d >= 0; d--)
+        if (a->low.v[d] > 0 || (a->high.v[d] > 0 && !mlsi_fault(MLSI_FAULT_LOOPS_PAD_HIGH)))
+            y = mlsi_nest_guard(l->n, 0, own[d], in->dims[d], y, fill);
+    return y;
+}
+
+/* From the last operand to the first: each takes what lies before its end. */
+int32_t mlsi_loops_concat(mlsi_lower *l, int result, const int64_t *index) {
+    int64_t axis = ((const mlsi_attr_axis *)l->attrs)->axis, own[MLSYS_MAX_DIMS];
+    const mlsi_type *out = mlsi_lower_out(l, result);
+    int64_t end = out->dims[axis];
+    int32_t y = mlsi_nest_int(l->n, out->dtype, 0); /* never chosen */
+    memcpy(own, index, sizeof own[0] * (size_t)out->rank);
+    if (l->node->n_in == 1) return mlsi_lower_operand(l, 0, index);
+    mlsi_lower_lazy(l, 1);
+    for (int i = l->node->n_in - 1; i >= 0; i--) {
+        int64_t first = mlsi_nest_index(l->n, '-', end, mlsi_lower_in(l, i)->dims[axis]);
+        own[axis] = mlsi_nest_index(l->n, '-', index[axis], first);
+        if (mlsi_lower_in(l, i)->dims[axis] != 0)
+            y = mlsi_nest_guard(l->n, first, index[axis], end, mlsi_lower_operand(l, i, own), y);
+        end = mlsi_fault(MLSI_FAULT_LOOPS_CONCAT_END) && i == 1 ? end : first;
+    }
+    mlsi_lower_lazy(l, -1);
+    return y;
+}
+
 /* ---- creation ----------------------------------------------------------------------------------------------- */
 
 int32_t mlsi_loops_iota(mlsi_lower *l, int result, const int64_t *index) {
@@ -135,4 +187,15 @@ int32_t mlsi_loops_full(mlsi_lower *l, int result, const int64_t *index) {
     (void)index;
     return mlsi_dtype_is_float(t) ? mlsi_nest_float(l->n, t, a->value)
                                   : mlsi_nest_int(l->n, t, a->ivalue);
+}
+
+/* Element i of the row-major order is number i of the stream. */
+int32_t mlsi_loops_random(mlsi_lower *l, int result, const int64_t *index) {
+    const mlsi_attr_random *a = l->attrs;
+    const mlsi_type *t = mlsi_lower_out(l, result);
+    int64_t at = 0;
+    for (int d = 0; d < t->rank; d++)
+        at = mlsi_nest_index(l->n, '+', mlsi_nest_index(l->n, '*', at, t->dims[d]), index[d]);
+    int32_t key = mlsi_lower_operand(l, 0, NULL), stream = mlsi_lower_operand(l, 1, NULL);
+    return mlsi_nest_random(l->n, key, stream, at, (int)a->kind, t->dtype);
 }

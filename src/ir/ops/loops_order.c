@@ -4,6 +4,7 @@
 #include "ir/ops/loops.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
@@ -28,8 +29,9 @@ static int32_t rank_of(mlsi_lower *l, int axis, bool descending, const int64_t *
     int32_t y = mlsi_lower_operand(l, 0, other);
     int32_t first = before(n, y, x, descending), after = before(n, x, y, descending);
     int32_t tied = mlsi_nest_op(n, MLSI_OP_NOT, 0, after, -1, -1);
-    int32_t earlier =
-        mlsi_nest_guard(n, 0, j, i, mlsi_nest_int(n, MLSYS_BOOL, 1), mlsi_nest_int(n, MLSYS_BOOL, 0));
+    bool later = mlsi_fault(MLSI_FAULT_LOOPS_SORT_TIES);
+    int32_t yes = mlsi_nest_int(n, MLSYS_BOOL, 1), no = mlsi_nest_int(n, MLSYS_BOOL, 0);
+    int32_t earlier = mlsi_nest_guard(n, 0, later ? i : j, later ? j : i, yes, no);
     tied = mlsi_nest_op(n, MLSI_OP_AND, 0, tied, earlier, -1);
     first = mlsi_nest_op(n, MLSI_OP_OR, 0, first, tied, -1);
     mlsi_nest_add(n, acc, j, first, -1);

@@ -4,6 +4,7 @@
 #include "ir/ops/loops_quant.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -12,10 +13,18 @@
 
 typedef mlsi_loops_block block;
 
-static int64_t add(const block *b, int64_t x, int64_t y) { return mlsi_nest_index(b->n, '+', x, y); }
-static int64_t times(const block *b, int64_t x, int64_t y) { return mlsi_nest_index(b->n, '*', x, y); }
-static int64_t over(const block *b, int64_t x, int64_t y) { return mlsi_nest_index(b->n, '/', x, y); }
-static int64_t rest(const block *b, int64_t x, int64_t y) { return mlsi_nest_index(b->n, '%', x, y); }
+static int64_t add(const block *b, int64_t x, int64_t y) {
+    return mlsi_nest_index(b->n, '+', x, y);
+}
+static int64_t times(const block *b, int64_t x, int64_t y) {
+    return mlsi_nest_index(b->n, '*', x, y);
+}
+static int64_t over(const block *b, int64_t x, int64_t y) {
+    return mlsi_nest_index(b->n, '/', x, y);
+}
+static int64_t rest(const block *b, int64_t x, int64_t y) {
+    return mlsi_nest_index(b->n, '%', x, y);
+}
 
 static int32_t integer(const block *b, int64_t value) {
     return mlsi_nest_int(b->n, MLSYS_I32, value);
@@ -135,6 +144,7 @@ static int32_t group_bits(const block *b, int first) {
     int32_t low = bits(b, byte(b, add(b, scales + first, j)), 0, 63);
     int32_t half = bits(b, byte(b, add(b, scales + 4, j)), first, 15);
     int64_t top_at = mlsi_nest_index(b->n, '-', add(b, scales + first, j), 4);
+    if (mlsi_fault(MLSI_FAULT_LOOPS_GROUP_BITS)) top_at = add(b, scales, j);
     int32_t top = bits(b, byte(b, top_at), 6, 3);
     return mlsi_nest_guard(b->n, 4, j, 8, or_shifted(b, half, top, 4), low);
 }
@@ -186,7 +196,10 @@ int32_t mlsi_loops_dequantize(mlsi_lower *l, int result, const int64_t *index) {
 
 bool mlsi_loops_quant_space(mlsi_lower *l, mlsi_reduction *r) {
     const mlsi_attr_quant_matmul *a = l->attrs;
-    *r = (mlsi_reduction){MLSI_ACC_DOT, MLSYS_F32, 1, {mlsi_lower_in(l, 1)->dims[1]}};
+    *r = (mlsi_reduction){.kind = MLSI_ACC_DOT,
+                          .dtype = MLSYS_F32,
+                          .rank = 1,
+                          .extents = {mlsi_lower_in(l, 1)->dims[1]}};
     return a->act == MLSI_ACT_F32;
 }
 

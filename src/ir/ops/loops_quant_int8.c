@@ -4,6 +4,7 @@
 #include "ir/ops/loops_quant.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
@@ -89,7 +90,7 @@ static int32_t segment(const codes *c, int64_t row, int64_t first, int64_t count
     if (has_min) {
         int32_t j = mlsi_nest_load(n, c->sum, &number), weight = mlsi_loops_block_min_factor(&b);
         int32_t m = mlsi_loops_block_minimum(&b);
-        if (weight >= 0) j = i32_mul(n, weight, j);
+        if (weight >= 0 && !mlsi_fault(MLSI_FAULT_LOOPS_INT8_MINIMUM)) j = i32_mul(n, weight, j);
         mlsi_nest_add(n, acc, mlsi_nest_index(n, '+', at, 1), f32_op(n, MLSI_OP_MUL, m, s), j);
     }
     mlsi_nest_end(n);
@@ -104,8 +105,7 @@ static int32_t product(const codes *c, int64_t row, int64_t depth) {
     mlsi_nest_store(n, sum, scalar, mlsi_nest_float(n, MLSYS_F32, depth ? -0.0 : 0.0));
     int64_t k = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "segment", whole);
     int32_t part = segment(c, row, mlsi_nest_index(n, '*', k, blocks), blocks);
-    mlsi_nest_store(n, sum, scalar,
-                    f32_op(n, MLSI_OP_ADD, mlsi_nest_load(n, sum, scalar), part));
+    mlsi_nest_store(n, sum, scalar, f32_op(n, MLSI_OP_ADD, mlsi_nest_load(n, sum, scalar), part));
     mlsi_nest_end(n);
     if (!left) return mlsi_nest_load(n, sum, scalar);
     part = segment(c, row, whole * blocks, left);

@@ -1,6 +1,8 @@
 /* Loops of scatter: the result begins as x, then the updates meet it one after the other. */
 #include "ir/ops/loops.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 /* The row that indices[j] names. */
@@ -42,7 +44,8 @@ mlsys_status mlsi_loops_scatter(mlsi_lower *l) {
     int axis = (int)a->axis;
     int64_t index[MLSYS_MAX_DIMS], to[MLSYS_MAX_DIMS];
     int32_t y = mlsi_lower_result_buffer(l, 0);
-    open_loops(n, ids->dims, ids->rank, index); /* each index is checked, also when no element moves */
+    open_loops(n, ids->dims, ids->rank,
+               index); /* each index is checked, also when no element moves */
     (void)row_of(l, index, x->dims[axis]);
     end_loops(n, ids->rank);
     open_loops(n, x->dims, x->rank, index);
@@ -53,8 +56,10 @@ mlsys_status mlsi_loops_scatter(mlsi_lower *l) {
     for (int d = 0; d < x->rank; d++)
         to[d] = d < axis ? index[d] : d == axis ? row : index[d - 1 + ids->rank];
     int32_t value = mlsi_lower_operand(l, 2, index);
+    int32_t old = mlsi_fault(MLSI_FAULT_LOOPS_SCATTER_FORGETS) ? mlsi_lower_operand(l, 0, to)
+                                                               : mlsi_nest_load(n, y, to);
     if (a->kind != MLSI_SCATTER_SET)
-        value = mlsi_nest_op(n, step_of(a->kind), x->dtype, mlsi_nest_load(n, y, to), value, -1);
+        value = mlsi_nest_op(n, step_of(a->kind), x->dtype, old, value, -1);
     mlsi_nest_store(n, y, to, value);
     end_loops(n, u->rank);
     return n->status;

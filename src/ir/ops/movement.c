@@ -369,13 +369,14 @@ static mlsys_status infer_pad(mlsi_infer *t) {
     MLSI_TRY(mlsi_infer_list_length(t, "high", &attrs->high, rank));
     t->out[0] = t->in[0];
     for (int d = 0; d < rank; d++) {
-        int64_t pads = 0, lo = attrs->low.v[d], hi = attrs->high.v[d], limit = (int64_t)1 << 40;
-        if (lo < -limit || lo > limit || hi < -limit || hi > limit || !mlsi_add_i64(lo, hi, &pads))
+        int64_t lo = attrs->low.v[d], hi = attrs->high.v[d], limit = (int64_t)1 << 40, *out;
+        if (lo > limit || hi > limit)
             return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1,
                                    "axis %d: pads %lld and %lld are too large", d, (long long)lo,
                                    (long long)hi);
-        MLSI_TRY(mlsi_dim_op(t->symbols, pads < 0 ? '-' : '+', t->in[0].dims[d],
-                             pads < 0 ? -pads : pads, &t->out[0].dims[d]));
+        out = &t->out[0].dims[d];
+        MLSI_TRY(mlsi_dim_combine(t->symbols, t->in[0].dims[d], 1, lo, out));
+        MLSI_TRY(mlsi_dim_combine(t->symbols, *out, 1, hi, out));
         MLSI_TRY(mlsi_infer_extent(t, "result", t->out[0].dims[d]));
     }
     return MLSYS_OK;
@@ -402,12 +403,12 @@ static mlsys_status ref_pad(const mlsi_ref_args *a) {
 
 static const mlsi_attr_desc pad_attrs[] = {
     {.name = "low",
-     .kind = MLSI_ATTR_LIST,
+     .kind = MLSI_ATTR_DIMS,
      .offset = offsetof(mlsi_attr_pad, low),
      .required = true,
      .help = "cells before each axis; negative crops"},
     {.name = "high",
-     .kind = MLSI_ATTR_LIST,
+     .kind = MLSI_ATTR_DIMS,
      .offset = offsetof(mlsi_attr_pad, high),
      .required = true,
      .help = "cells behind each axis; negative crops"},
@@ -424,6 +425,7 @@ const mlsi_op_def mlsi_op_def_pad = {
     .attrs_size = sizeof(mlsi_attr_pad),
     .attrs = pad_attrs,
     .infer = infer_pad,
+    .element = mlsi_loops_pad,
     .ref = ref_pad,
     .vjp = mlsi_vjp_pad,
     .doc = "y.shape[d] = low[d] + x.shape[d] + high[d]; y[i] = x[i - low], or value outside x.",
@@ -489,6 +491,7 @@ const mlsi_op_def mlsi_op_def_concat = {
     .attrs_size = sizeof(mlsi_attr_axis),
     .attrs = concat_attrs,
     .infer = infer_concat,
+    .element = mlsi_loops_concat,
     .cost = mlsi_elementwise_cost_move,
     .ref = ref_concat,
     .vjp = mlsi_vjp_concat,

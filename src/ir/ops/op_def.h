@@ -182,6 +182,8 @@ mlsys_status mlsi_infer_axis(const mlsi_infer *t, const char *what, int64_t rank
 mlsys_status mlsi_infer_broadcast(const mlsi_infer *t, int first, int n, mlsi_type *out);
 /* Product of dims. */
 mlsys_status mlsi_infer_product(const mlsi_infer *t, const int64_t *dims, int n, int64_t *out);
+/* An optional addend, present or not, is of the type of result 0, which is known. */
+mlsys_status mlsi_infer_addend(const mlsi_infer *t, int operand);
 /* Extent must be provably >= 0. */
 mlsys_status mlsi_infer_extent(const mlsi_infer *t, const char *what, int64_t dim);
 
@@ -204,8 +206,9 @@ int64_t mlsi_ref_ravel(int32_t rank, const int64_t *shape, const int64_t *index)
 double mlsi_ref_sum(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
 /* The canonical tree with multiplication and 1. */
 double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t i), void *user);
-/* "Products along K": pair(user, k, &a, &b) gives the k-th factors. */
-double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, double *a, double *b),
-                    void *user);
+/* "Products along K": pair(user, k, &a, &b) gives the k-th factors. The chain of segments begins with addend: -0,
+ * which changes no sum, where there is none. */
+double mlsi_ref_dot(bool f64, double addend, int64_t k,
+                    void (*pair)(void *user, int64_t k, double *a, double *b), void *user);
 
 #endif

@@ -1,5 +1,6 @@
 /* pool_grad: type rule and definition; the formula is in gradient_window.c. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/window.h"
 
 #include <string.h>
@@ -19,10 +20,6 @@ static mlsys_status infer_pool_grad(mlsi_infer *t) {
     pool.out = &y;
     MLSI_TRY(mlsi_infer_class(t, 0, MLSI_FLOATS));
     MLSI_TRY(mlsi_infer_pool(&pool));
-    for (int d = 2; d < t->in[0].rank; d++)
-        if (t->in[0].dims[d] < 0)
-            return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "%s, expected numbers as spatial extents",
-                                   mlsi_type_text(t->symbols, &t->in[0], a, sizeof a));
     if (mlsi_pool_cells(t->attrs) > MLSI_POOL_GRAD_CELLS)
         return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "kernel: a window of more than %d cells",
                                MLSI_POOL_GRAD_CELLS);
@@ -54,12 +51,13 @@ const mlsi_op_def mlsi_op_def_pool_grad = {
     .infer = infer_pool_grad,
     .cost = cost_pool_grad,
     .decompose = mlsi_decompose_pool_grad,
+    .nest = mlsi_loops_pool_grad,
     .doc = "The adjoint of pool's operand x from the adjoint dy of its result y; the attributes "
            "are pool's. max: "
            "each window's dy goes to its first cell (row-major in the kernel) that equals y; sum: "
            "to all cells; "
            "average: dy divided by the count to all cells. A cell of several windows gets their "
            "sum, added in "
-           "the order of its place in them. Spatial extents are numbers. pool's gradient emits "
+           "the order of its place in them. pool's gradient emits "
            "this op.",
     .special = "max: a window whose y is NaN passes nothing on, since NaN equals no cell."};

@@ -166,7 +166,7 @@ static mlsys_status ref_quant_matmul(const mlsi_ref_args *a) {
         }
         factors f = {row, row + k};
         mlsi_ref_block_row(w, i % n, row + k);
-        mlsi_ref_set_f(y, i, mlsi_ref_dot(false, k, pair, &f));
+        mlsi_ref_set_f(y, i, mlsi_ref_dot(false, -0.0, k, pair, &f));
     }
     mlsi_mem_free(a->alloc, row);
     return MLSYS_OK;

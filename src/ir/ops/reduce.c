@@ -258,7 +258,7 @@ static const mlsi_attr_desc arg_attrs[] = {{.name = "axis",
 #define ARG                                                                                        \
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .attrs_size = sizeof(mlsi_attr_arg), .attrs = arg_attrs, .infer = infer_arg,                   \
-    .cost = cost_reduce
+    .cost = cost_reduce, .reduces = mlsi_loops_arg_space, .term = mlsi_loops_arg_term
 #define ARG_SPECIAL                                                                                \
     "The first NaN if there is one; ties (also -0 and +0) go to the lowest index. An axis that "   \
     "may be "                                                                                      \

@@ -69,6 +69,9 @@ void *mlsi_ref_at(const mlsi_view *v, int64_t linear);
 void mlsi_ref_move(const mlsi_view *to, int64_t to_linear, const mlsi_view *from,
                    int64_t from_linear);
 
+/* Element i of an optional addend, -0 where it is absent. */
+double mlsi_ref_addend(const mlsi_ref_args *r, int operand, int64_t i);
+
 /* An index operand's value: [-n, n) -> [0, n), else an error that names op, operand and position.
  */
 mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view *ids,

@@ -173,10 +173,11 @@ double mlsi_ref_product(bool f64, int64_t n, double (*next)(void *user, int64_t 
     return reduce_tree((tree){f64, mlsi_ref_mul, 1.0, n, next, user});
 }
 
-double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, double *a, double *b),
-                    void *user) {
-    double c = 0;
-    for (int64_t first = 0; first < k; first += SEGMENT) {
+double mlsi_ref_dot(bool f64, double addend, int64_t k,
+                    void (*pair)(void *user, int64_t k, double *a, double *b), void *user) {
+    bool last = mlsi_fault(MLSI_FAULT_OPS_ADDEND_LAST);
+    double c = last ? -0.0 : addend;
+    for (int64_t first = 0; first == 0 || first < k; first += SEGMENT) {
         double s = 0;
         for (int64_t i = first; i < k && i < first + SEGMENT; i++) {
             double a, b;
@@ -184,9 +185,14 @@ double mlsi_ref_dot(bool f64, int64_t k, void (*pair)(void *user, int64_t k, dou
             s = mlsi_ref_fma(f64, a, b, s);
         }
         if (mlsi_fault(MLSI_FAULT_OPS_DOT_TAIL) && first && k == first + 1) s = 0;
-        c = first ? mlsi_ref_add(f64, c, s) : s;
+        c = mlsi_ref_add(f64, c, s);
     }
-    return c;
+    return last ? mlsi_ref_add(f64, addend, c) : c;
+}
+
+double mlsi_ref_addend(const mlsi_ref_args *r, int operand, int64_t i) {
+    bool given = r->n_in > operand && r->in[operand].data;
+    return given ? mlsi_ref_get_f(&r->in[operand], i) : -0.0;
 }
 
 mlsys_status mlsi_ref_index(const char *op, const char *operand, const mlsi_view *ids,

@@ -1,5 +1,6 @@
 /* scan: running sums, products, maxima, minima. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/reference.h"
 
 enum { SEGMENT = 64 };
@@ -155,6 +156,7 @@ const mlsi_op_def mlsi_op_def_scan = {
     .attrs_size = sizeof(mlsi_attr_scan),
     .attrs = scan_attrs,
     .infer = infer_scan,
+    .nest = mlsi_loops_scan,
     .cost = cost_scan,
     .ref = ref_scan,
     .vjp = mlsi_vjp_scan,

@@ -1,8 +1,7 @@
 /* Pooling, and the extents of sliding windows. */
 #include "ir/ops/gradient.h"
+#include "ir/ops/loops.h"
 #include "ir/ops/window.h"
-
-enum { WINDOW_LIMIT = 1 << 24 }; /* of kernels, strides, dilations, pads: keeps products in int64 */
 
 static mlsys_status fill_list(const mlsi_infer *t, const char *what, mlsi_list *l, int n,
                               int64_t value, int64_t least) {
@@ -13,9 +12,9 @@ static mlsys_status fill_list(const mlsi_infer *t, const char *what, mlsi_list *
         return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries, expected %d", what,
                                (long long)l->n, n);
     for (int i = 0; i < n; i++)
-        if (l->v[i] < least || l->v[i] > WINDOW_LIMIT)
+        if (l->v[i] < least || l->v[i] > MLSI_WINDOW_LIMIT)
             return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld outside [%lld,%d]", what,
-                                   (long long)l->v[i], (long long)least, WINDOW_LIMIT);
+                                   (long long)l->v[i], (long long)least, MLSI_WINDOW_LIMIT);
     return MLSYS_OK;
 }
 
@@ -27,10 +26,12 @@ mlsys_status mlsi_infer_window_lists(const mlsi_infer *t, int spatial, mlsi_list
 }
 
 mlsys_status mlsi_infer_window_kernel(const mlsi_infer *t, const mlsi_window_axis *w) {
-    if (w->kernel >= 1 && w->kernel <= WINDOW_LIMIT) return MLSYS_OK;
+    int64_t lo, hi;
     char a[128];
+    mlsi_dim_range(t->symbols, w->kernel, &lo, &hi);
+    if (lo >= 1 && hi <= MLSI_WINDOW_LIMIT) return MLSYS_OK;
     return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "kernel: extent %s outside [1,%d]",
-                           mlsi_dim_text(t->symbols, w->kernel, a, sizeof a), WINDOW_LIMIT);
+                           mlsi_dim_text(t->symbols, w->kernel, a, sizeof a), MLSI_WINDOW_LIMIT);
 }
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
@@ -52,17 +53,22 @@ static mlsys_status ceil_extent(const mlsi_infer *t, const mlsi_window_axis *w, 
 mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w,
                                       bool ceil_mode, int64_t *out) {
     mlsi_symtab *tab = t->symbols;
-    int64_t pads = w->low + w->high - w->dilation * (w->kernel - 1) - 1;
+    int64_t room;
     if (ceil_mode && w->stride > 1) return ceil_extent(t, w, out);
-    if (w->extent >= 0) {
-        int64_t room;
-        if (!mlsi_add_i64(w->extent, pads, &room))
+    MLSI_TRY(
+        mlsi_dim_combine(tab, w->low + w->high + w->dilation - 1, -w->dilation, w->kernel, &room));
+    if (w->extent >= 0 && room > MLSI_DIM_CODE) {
+        if (!mlsi_add_i64(w->extent, room, &room))
             return mlsi_infer_fail(t, MLSYS_E_SHAPE, 0, "extent and pads overflow int64");
         *out = floor_div(room, w->stride) + 1;
         return mlsi_infer_extent(t, "result", *out);
     }
-    MLSI_TRY(mlsi_dim_op(tab, pads < 0 ? '-' : '+', w->extent, pads < 0 ? -pads : pads, out));
-    MLSI_TRY(mlsi_dim_op(tab, '/', *out, w->stride, out));
+    MLSI_TRY(mlsi_dim_combine(tab, w->extent, 1, room, &room));
+    if (room > MLSI_DIM_CODE) { /* the symbols cancel */
+        *out = floor_div(room, w->stride) + 1;
+        return mlsi_infer_extent(t, "result", *out);
+    }
+    MLSI_TRY(mlsi_dim_op(tab, '/', room, w->stride, out));
     MLSI_TRY(mlsi_dim_op(tab, '+', *out, 1, out));
     return mlsi_infer_extent(t, "result", *out);
 }
@@ -195,6 +201,9 @@ const mlsi_op_def mlsi_op_def_pool = {
     .attrs_size = sizeof(mlsi_attr_pool),
     .attrs = pool_attrs,
     .infer = mlsi_infer_pool,
+    .reduces = mlsi_loops_pool_space,
+    .term = mlsi_loops_pool_term,
+    .reduced = mlsi_loops_pool_mean,
     .cost = cost_pool,
     .ref = ref_pool,
     .vjp = mlsi_vjp_pool,

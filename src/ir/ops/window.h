@@ -5,13 +5,13 @@
 #include "ir/ops/reference.h"
 
 typedef struct mlsi_window_axis {
-    int64_t extent, kernel, stride, dilation, low, high; /* extent may be a dim code */
+    int64_t extent, kernel, stride, dilation, low, high; /* extent and kernel may be dim codes */
 } mlsi_window_axis;
 
 /* Empty lists become all 1 (strides, dilations) or all 0 (pads: low per axis, then high). */
 mlsys_status mlsi_infer_window_lists(const mlsi_infer *t, int spatial, mlsi_list *strides,
                                      mlsi_list *dilations, mlsi_list *pads);
-/* The kernel's extent is a number and its reach is sensible. */
+/* The kernel's extent is at least 1 and sensible. */
 mlsys_status mlsi_infer_window_kernel(const mlsi_infer *t, const mlsi_window_axis *w);
 /* floor((L + low + high - dilation * (k - 1) - 1) / stride) + 1, or with ceil. */
 mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axis *w,
@@ -20,11 +20,14 @@ mlsys_status mlsi_infer_window_extent(const mlsi_infer *t, const mlsi_window_axi
 mlsys_status mlsi_infer_pool(mlsi_infer *t);
 /* Cells of a window, counted no further than MLSI_POOL_GRAD_CELLS + 1. */
 int64_t mlsi_pool_cells(const mlsi_attr_pool *at);
+/* Windows (stride = kernel, no dilation) that share no cell, and are few enough to be put in order by concat. */
+bool mlsi_pool_side_by_side(const mlsi_attr_pool *at, int spatial);
 extern const char *const mlsi_pool_kinds[];
 
 enum {
-    MLSI_POOL_GRAD_CELLS = 4096
-}; /* of a window, at most: the decomposition has nodes for each */
+    MLSI_POOL_GRAD_CELLS = 4096, /* of a window, at most: the decomposition has nodes for each */
+    MLSI_WINDOW_LIMIT = 1 << 24  /* of kernels, strides, dilations, pads: keeps products in int64 */
+};
 
 #define MLSI_WINDOW_ATTRS(type)                                                                    \
     {.name = "strides",                                                                            \

@@ -12,17 +12,22 @@ typedef struct table {
     int64_t twins;  /* old nodes up to the last attention with a log-sum-exp */
 } table;
 
+/* Operands that count. */
+static size_t compared(const mlsi_node *n) {
+    return (size_t)(n->n_in - (n->n_in > 1 && mlsi_fault(MLSI_FAULT_CSE_OPERAND)));
+}
+
 static uint64_t node_hash(const mlsi_node *n) {
     uint64_t h = mlsi_hash_u64(MLSI_HASH_SEED, (uint64_t)n->op);
     h = mlsi_hash_u64(h, (uint64_t)n->n_out);
-    h = mlsi_hash_bytes(h, n->in, sizeof *n->in * (size_t)n->n_in);
+    h = mlsi_hash_bytes(h, n->in, sizeof *n->in * compared(n));
     if (mlsi_fault(MLSI_FAULT_CSE_ATTRS)) return mlsi_hash_mix(h);
     return mlsi_hash_mix(h ^ mlsi_attrs_hash(mlsi_op_get(n->op), n->attrs));
 }
 
 static bool node_equal(const mlsi_node *a, const mlsi_node *b) {
     return a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out &&
-           !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) &&
+           !memcmp(a->in, b->in, sizeof *a->in * compared(a)) &&
            (mlsi_attrs_equal(mlsi_op_get(a->op), a->attrs, b->attrs) ||
             mlsi_fault(MLSI_FAULT_CSE_ATTRS));
 }
@@ -48,6 +53,7 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     const mlsi_node *twin = twin_of(rw, t->twins, node);
     if (twin) {
         MLSI_TRY(visit(rw, twin, both));
+        mlsi_rewrite_by(rw, MLSI_BY_IDENTITY, "attention_twin");
         return out[0] = both[0], MLSYS_OK;
     }
     mlsi_node key = *node;

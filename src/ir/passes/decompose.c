@@ -1,5 +1,6 @@
 /* decompose: a composite stays whole when a kernel of the target claims it, else its primitives take
  * its place (and are visited in turn). */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -35,7 +36,9 @@ static mlsys_status decompose(mlsi_rewrite *rw, const mlsi_node *node, int32_t *
     int32_t in[MLSI_MAX_OPERANDS];
     for (int i = 0; i < node->n_in; i++)
         in[i] = mlsi_rewrite_operand(rw, node, i);
+    if (mlsi_fault(MLSI_FAULT_DECOMPOSE_OPERAND) && node->n_in > 1) in[0] = in[1];
     *(int64_t *)rw->user += 1;
+    mlsi_rewrite_by(rw, MLSI_BY_DECOMPOSED, NULL);
     return def->decompose(rw->g, rw->func, node->attrs, node->n_in, in, node->n_out, out);
 }
 

@@ -86,6 +86,8 @@ static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *o
     if (st == MLSYS_OK) st = mlsi_interpret(&g, 0, 0, NULL, node->n_out, views);
     for (int i = 0; i < node->n_out; i++) {
         if (st == MLSYS_OK) {
+            if (mlsi_fault(MLSI_FAULT_FOLD_BITS) && mlsi_view_count(&views[i]))
+                *(char *)views[i].data ^= 1;
             *(uint64_t *)rw->user += mlsi_layout_bytes(&tensors[i]->layout);
             st = mlsi_build_const(rw->g, rw->func, tensors[i], &out[i]);
         }
@@ -99,6 +101,7 @@ static mlsys_status evaluate(mlsi_rewrite *rw, const mlsi_node *node, int32_t *o
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     if (!foldable(rw, node)) return mlsi_rewrite_keep(rw, node, out);
     mlsys_status st = evaluate(rw, node, out);
+    if (st == MLSYS_OK) mlsi_rewrite_by(rw, MLSI_BY_FOLDED, NULL);
     if (mlsi_fault(MLSI_FAULT_FOLD_FAILS)) return st;
     /* A node that fails at run time (an index out of range) must fail there, not at compile. */
     return st == MLSYS_OK || st == MLSYS_E_NOMEM ? st : mlsi_rewrite_keep(rw, node, out);

@@ -155,6 +155,7 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     int32_t n = (int32_t)(node - rw->old.nodes), group = p->s.group_of[n];
     if (group < 0) return mlsi_rewrite_keep(rw, node, out);
     const mlsi_fusion *u = &p->groups[group];
+    mlsi_rewrite_by(rw, MLSI_BY_GROUPED, NULL);
     if (n == u->nodes[u->n_nodes - 1]) MLSI_TRY(emit_call(rw, u, p->func_of[group]));
     for (int i = 0; i < node->n_out;
          i++) /* values inside a group are nobody's operand outside it */

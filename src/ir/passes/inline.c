@@ -32,6 +32,7 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     const mlsi_attr_control *c = node->attrs;
     int32_t in[MLSI_MAX_OPERANDS], *map;
     if (node->op != MLSI_OP_CALL) return mlsi_rewrite_keep(rw, node, out);
+    mlsi_rewrite_by(rw, MLSI_BY_INLINED, NULL);
     mlsi_func f = rw->g->funcs[c->fn1]; /* by value: the array moves */
     if (rw->g->funcs[rw->func].n_nodes + f.n_nodes > MAX_NODES)
         return mlsi_fail(MLSYS_E_UNSUPPORTED,

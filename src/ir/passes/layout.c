@@ -98,26 +98,19 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     return add_copy(rw, out[0], &s->own[output - 1]);
 }
 
-/* After the rewrite: give outputs memory of their own. */
-static mlsys_status own_outputs(mlsi_pass_ctx *p, int32_t func, const int32_t *copies) {
-    mlsi_graph *g = p->g;
-    for (int64_t i = 0; i < g->funcs[func].n_outputs; i++) {
-        const mlsi_func *f = &g->funcs[func];
-        int32_t v = f->outputs[i].value, copy;
-        if (copies[i]) {
-            g->funcs[func].outputs[i].value = copies[i];
-            continue;
-        }
-        const mlsi_value_def *def = &f->values[v];
-        bool own = def->kind == MLSI_VALUE_NODE &&
-                   !(mlsi_op_get(f->nodes[def->index].op)->traits & MLSI_TRAIT_VIEW);
-        for (int64_t j = 0; own && j < i; j++)
-            own = f->outputs[j].value != v;
-        if (own) continue;
-        MLSI_TRY(mlsi_build_node(g, func, MLSI_OP_COPY, NULL, 1, &v, 1, &copy));
-        g->funcs[func].outputs[i].value = copy;
-    }
-    return MLSYS_OK;
+/* Gives output i memory of its own. */
+static mlsys_status own_output(mlsi_rewrite *rw, int64_t i, int32_t *value) {
+    const layout_state *s = rw->user;
+    const mlsi_func *f = &rw->g->funcs[rw->func];
+    const mlsi_node *node = mlsi_rewrite_def(rw, *value);
+    int32_t v = *value;
+    if (mlsi_fault(MLSI_FAULT_LAYOUT_OUTPUT) && i) v = f->outputs[0].value;
+    if (s->own[i]) return *value = s->own[i], MLSYS_OK;
+    bool own = node && !(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW);
+    for (int64_t j = 0; own && j < i; j++)
+        own = f->outputs[j].value != v;
+    if (own) return MLSYS_OK;
+    return mlsi_build_node(rw->g, rw->func, MLSI_OP_COPY, NULL, 1, &v, 1, value);
 }
 
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func) {
@@ -127,8 +120,7 @@ mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func) {
     if (st == MLSYS_OK) st = MLSI_NEW_N(p->g->alloc, f->n_outputs + 1, &s.own);
     for (int64_t i = 0; st == MLSYS_OK && i < f->n_outputs; i++)
         s.output_of[f->outputs[i].value] = (int32_t)i + 1;
-    if (st == MLSYS_OK) st = mlsi_rewrite_run(p, func, visit, &s);
-    if (st == MLSYS_OK) st = own_outputs(p, func, s.own);
+    if (st == MLSYS_OK) st = mlsi_rewrite_run_with(p, func, visit, own_output, &s);
     mlsi_mem_free(p->g->alloc, s.output_of);
     mlsi_mem_free(p->g->alloc, s.own);
     mlsi_mem_free(p->g->alloc, s.facts);

@@ -5,6 +5,7 @@
 #include "core/ctx.h"
 #include "ir/graph/ir.h"
 #include "ir/ops/op_def.h"
+#include "ir/proof/proof.h"
 
 typedef struct mlsi_pass_ctx {
     mlsi_graph *g;
@@ -14,6 +15,11 @@ typedef struct mlsi_pass_ctx {
     mlsi_numerics numerics;
     int64_t
         fuse_least; /* bytes that a fusion must save at the symbols' maxima; 0: the default, -1: never fuse */
+    bool prove;       /* rewrites record certificates and fail where those do not hold */
+    const char *name; /* of the pass that runs; NULL outside the pipeline */
+    /* Told each certificate that held, while both functions are there; NULL: nobody. */
+    mlsys_status (*proved)(void *user, const mlsi_proof_claim *claim, const mlsi_certificate *c);
+    void *user;
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {
@@ -26,7 +32,7 @@ typedef struct mlsi_pass {
 /* The table, in order, ended by name NULL. */
 extern const mlsi_pass mlsi_pipeline[];
 /* Run all passes but those named in off ("cse,fold"; NULL = none) over all functions, callees before
- * callers; verifies after each one when verify is set. Functions and constants that nobody needs any
+ * callers; verifies after each one when verify is set, and checks its certificates when p->prove is. Functions and constants that nobody needs any
  * more go. Errors name the pass; after one the graph can only be freed. */
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify);
 
@@ -67,11 +73,21 @@ typedef struct mlsi_rewrite {
     int32_t *const_value; /* per constant there was: its new value, -1 = not built */
     int64_t n_consts;
     void *user;
+    mlsi_proof_pair *why; /* per old value; when pass->prove is set */
+    mlsi_reason by;       /* why the visited node's new values are equal: BY_SAME unless said */
+    const char *identity;
 } mlsi_rewrite;
 
 typedef mlsys_status (*mlsi_visit_fn)(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
 
+typedef mlsys_status (*mlsi_output_fn)(mlsi_rewrite *rw, int64_t i, int32_t *value);
+
 mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user);
+/* The same, and output (NULL: none) may put another value in the place of output i's new value. */
+mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit,
+                                   mlsi_output_fn output, void *user);
+/* The visit says why the values that it answers are equal to the node's: ir/proof/proof.h. */
+void mlsi_rewrite_by(mlsi_rewrite *rw, mlsi_reason by, const char *identity);
 /* The node unchanged, over mapped operands. */
 mlsys_status mlsi_rewrite_keep(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
 /* The new function's one value of a constant of the graph. */

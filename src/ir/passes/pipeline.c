@@ -13,7 +13,8 @@ const mlsi_pass mlsi_pipeline[] = {
     {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
     {"cse2", mlsi_pass_cse, false, "cse, after decompose"},
     {"dce", mlsi_pass_dce, false, "nodes nobody reads go"},
-    {"fuse", mlsi_pass_fuse, false, "neighbours that share their loops become a function that is one kernel"},
+    {"fuse", mlsi_pass_fuse, false,
+     "neighbours that share their loops become a function that is one kernel"},
     {"layout", mlsi_pass_layout, true,
      "copies where a kernel or an output needs contiguous memory"},
     {NULL, NULL, false, NULL}};
@@ -51,6 +52,7 @@ mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
     for (const mlsi_pass *row = mlsi_pipeline; row->name; row++) {
         mlsys_status st = MLSYS_OK;
         if (named_in(off, row->name)) continue;
+        p->name = row->name;
         for (int64_t f = p->g->n_funcs - 1; f >= 0 && st == MLSYS_OK; f--) {
             st = row->run(p, (int32_t)f);
             if (st == MLSYS_OK && verify) st = mlsi_graph_verify(p->g);

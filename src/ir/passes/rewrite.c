@@ -1,4 +1,5 @@
 /* Rebuilding a function, node by node. */
+#include "core/faults.h"
 #include "ir/passes/passes.h"
 
 #include <string.h>
@@ -16,35 +17,85 @@ static void mark_live(const mlsi_func *f, uint8_t *live) {
     }
 }
 
+void mlsi_rewrite_by(mlsi_rewrite *rw, mlsi_reason by, const char *identity) {
+    rw->by = by;
+    rw->identity = identity;
+}
+
+static void record(mlsi_rewrite *rw, int32_t value, mlsi_reason by, const char *identity) {
+    if (rw->why) rw->why[value] = (mlsi_proof_pair){value, -1, by, identity};
+}
+
+static mlsys_status rebuild_node(mlsi_rewrite *rw, const mlsi_node *node, mlsi_visit_fn visit) {
+    int32_t out[MLSI_MAX_OPERANDS];
+    mlsi_rewrite_by(rw, MLSI_BY_SAME, NULL);
+    MLSI_TRY(visit(rw, node, out));
+    for (int i = 0; i < node->n_out; i++) {
+        rw->map[node->first_out + i] = out[i];
+        record(rw, node->first_out + i, rw->by, rw->identity);
+    }
+    return MLSYS_OK;
+}
+
+static mlsys_status rebuild_outputs(mlsi_rewrite *rw, mlsi_output_fn output) {
+    for (int64_t i = 0; i < rw->old.n_outputs; i++) {
+        const mlsi_output *o = &rw->old.outputs[i];
+        int32_t value = rw->map[o->value];
+        if (mlsi_fault(MLSI_FAULT_REWRITE_OUTPUT)) value = rw->map[rw->old.outputs[0].value];
+        if (output) MLSI_TRY(output(rw, i, &value));
+        MLSI_TRY(mlsi_build_output(rw->g, rw->func, o->name, value));
+    }
+    return MLSYS_OK;
+}
+
 static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_visit_fn visit) {
     const mlsi_func *f = &rw->old;
-    int32_t out[MLSI_MAX_OPERANDS];
     for (int64_t v = 0; v < f->n_values; v++) {
         const mlsi_value_def *def = &f->values[v];
         if (def->kind == MLSI_VALUE_INPUT) {
             MLSI_TRY(mlsi_build_input(rw->g, rw->func, def->name, &def->type, &rw->map[v]));
             mlsi_func *made = &rw->g->funcs[rw->func];
-            made->donated[made->n_inputs - 1] = f->donated[def->index];
+            made->donated[made->n_inputs - 1] =
+                f->donated[def->index] || mlsi_fault(MLSI_FAULT_REWRITE_DONATED);
+            record(rw, (int32_t)v, MLSI_BY_INPUT, NULL);
         } else if (def->kind == MLSI_VALUE_CONST) {
-            if (live[v]) MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &rw->map[v]));
+            if (!live[v]) continue;
+            MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &rw->map[v]));
+            record(rw, (int32_t)v, MLSI_BY_CONSTANT, NULL);
         } else if (def->result == 0) {
             const mlsi_node *node = &f->nodes[def->index];
             bool used = false;
             for (int i = 0; i < node->n_out; i++)
                 used |= live[node->first_out + i];
-            if (!used) continue;
-            MLSI_TRY(visit(rw, node, out));
-            for (int i = 0; i < node->n_out; i++)
-                rw->map[node->first_out + i] = out[i];
+            if (used) MLSI_TRY(rebuild_node(rw, node, visit));
         }
     }
-    for (int64_t i = 0; i < f->n_outputs; i++)
-        MLSI_TRY(
-            mlsi_build_output(rw->g, rw->func, f->outputs[i].name, rw->map[f->outputs[i].value]));
     return MLSYS_OK;
 }
 
+/* The new body stands at func, the old one at rw->func. */
+static mlsys_status prove(mlsi_rewrite *rw, int32_t func) {
+    const mlsi_pass_ctx *p = rw->pass;
+    const mlsi_proof_claim claim = {rw->g, rw->func, func, func, p->name, p->numerics};
+    mlsi_certificate c;
+    mlsys_status st = MLSYS_OK;
+    if (!rw->why) return MLSYS_OK;
+    mlsi_certificate_init(&c, rw->g->alloc, p->name, p->numerics, func);
+    for (int32_t v = 0; v < rw->old.n_values && st == MLSYS_OK; v++)
+        if (rw->map[v] >= 0)
+            st = mlsi_certificate_add(&c, v, rw->map[v], rw->why[v].by, rw->why[v].identity);
+    if (st == MLSYS_OK) st = mlsi_check_certificate(&claim, &c);
+    if (st == MLSYS_OK && p->proved) st = p->proved(p->user, &claim, &c);
+    mlsi_certificate_free(&c);
+    return st;
+}
+
 mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit, void *user) {
+    return mlsi_rewrite_run_with(p, func, visit, NULL, user);
+}
+
+mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit,
+                                   mlsi_output_fn output, void *user) {
     mlsi_graph *g = p->g;
     uint8_t *live = NULL;
     mlsi_rewrite rw = {.pass = p, .g = g, .user = user};
@@ -54,18 +105,22 @@ mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visi
     mlsys_status st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.map);
     if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.n_consts + 1, &rw.const_value);
     if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &live);
+    if (st == MLSYS_OK && p->prove) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.why);
     if (st == MLSYS_OK) {
         memset(rw.map, 0xff, sizeof *rw.map * (size_t)(rw.old.n_values + 1));
         memset(rw.const_value, 0xff, sizeof *rw.const_value * (size_t)(rw.n_consts + 1));
         mark_live(&rw.old, live);
         st = rebuild_values(&rw, live, visit);
     }
+    if (st == MLSYS_OK) st = rebuild_outputs(&rw, output);
     if (st == MLSYS_OK) { /* the new body takes the old place; the old one is freed below */
         mlsi_func made = g->funcs[rw.func];
         g->funcs[rw.func] = g->funcs[func];
         g->funcs[func] = made;
+        st = prove(&rw, func);
     }
     mlsi_graph_truncate(g, rw.func);
+    mlsi_mem_free(g->alloc, rw.why);
     mlsi_mem_free(g->alloc, rw.map);
     mlsi_mem_free(g->alloc, rw.const_value);
     mlsi_mem_free(g->alloc, live);

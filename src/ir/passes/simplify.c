@@ -70,7 +70,9 @@ static mlsys_status identity(mlsi_rewrite *rw, const mlsi_node *node, const int3
 static mlsys_status involution(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                                int32_t *out) {
     const mlsi_node *def = mlsi_rewrite_def(rw, in[0]);
-    if (def && def->op == node->op) *out = def->in[0];
+    bool undoes =
+        def && (def->op == node->op || (mlsi_fault(MLSI_FAULT_INVOLUTION_OP) && def->n_in == 1));
+    if (undoes && keeps_type(rw, node, def->in[0])) *out = def->in[0];
     return MLSYS_OK;
 }
 
@@ -93,6 +95,9 @@ static mlsys_status mul_one(mlsi_rewrite *rw, const mlsi_node *node, const int32
 
 static mlsys_status div_one(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                             int32_t *out) {
+    if (mlsi_fault(MLSI_FAULT_SIMPLIFY_OPERAND) && is_splat(rw, in[1], 1, 1) &&
+        keeps_type(rw, node, in[1]))
+        return *out = in[1], MLSYS_OK;
     if (is_splat(rw, in[1], 1, 1) && keeps_type(rw, node, in[0])) *out = in[0];
     return MLSYS_OK;
 }
@@ -114,28 +119,40 @@ static mlsys_status sub_zero(mlsi_rewrite *rw, const mlsi_node *node, const int3
 static mlsys_status reshape_reshape(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                                     int32_t *out) {
     const mlsi_node *def = mlsi_rewrite_def(rw, in[0]);
-    if (keeps_type(rw, node, in[0])) return *out = in[0], MLSYS_OK;
     if (!def || def->op != MLSI_OP_RESHAPE) return MLSYS_OK;
     return mlsi_build_node(rw->g, rw->func, MLSI_OP_RESHAPE, node->attrs, 1, def->in, 1, out);
 }
 
+/* The permutation of a transpose through the one below it, if any, and what it reads. */
+static int32_t compose(const mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
+                       mlsi_attr_transpose *a) {
+    const mlsi_node *def = mlsi_rewrite_def(rw, in[0]);
+    const mlsi_attr_transpose *outer = node->attrs;
+    *a = *outer;
+    if (!def || def->op != MLSI_OP_TRANSPOSE) return in[0];
+    const mlsi_attr_transpose *inner = def->attrs;
+    for (int64_t i = 0; i < a->perm.n; i++)
+        a->perm.v[i] = mlsi_fault(MLSI_FAULT_TRANSPOSE_ORDER) ? outer->perm.v[inner->perm.v[i]]
+                                                              : inner->perm.v[outer->perm.v[i]];
+    return def->in[0];
+}
+
+static mlsys_status transpose_none(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
+                                   int32_t *out) {
+    mlsi_attr_transpose a;
+    int32_t source = compose(rw, node, in, &a);
+    for (int64_t i = 0; i < a.perm.n; i++)
+        if (a.perm.v[i] != i) return MLSYS_OK;
+    *out = source;
+    return MLSYS_OK;
+}
+
 static mlsys_status transpose_transpose(mlsi_rewrite *rw, const mlsi_node *node, const int32_t *in,
                                         int32_t *out) {
-    mlsi_attr_transpose a = *(const mlsi_attr_transpose *)node->attrs;
-    const mlsi_node *def = mlsi_rewrite_def(rw, in[0]);
-    const int32_t *source = in;
-    if (def && def->op == MLSI_OP_TRANSPOSE) {
-        const mlsi_attr_transpose *inner = def->attrs;
-        for (int64_t i = 0; i < a.perm.n; i++)
-            a.perm.v[i] = inner->perm.v[a.perm.v[i]];
-        source = def->in;
-    }
-    int64_t i = 0;
-    while (i < a.perm.n && a.perm.v[i] == i)
-        i++;
-    if (i == a.perm.n) return *out = source[0], MLSYS_OK;
-    if (source == in) return MLSYS_OK;
-    return mlsi_build_node(rw->g, rw->func, MLSI_OP_TRANSPOSE, &a, 1, source, 1, out);
+    mlsi_attr_transpose a;
+    int32_t source = compose(rw, node, in, &a);
+    if (source == in[0]) return MLSYS_OK;
+    return mlsi_build_node(rw->g, rw->func, MLSI_OP_TRANSPOSE, &a, 1, &source, 1, out);
 }
 
 /* A slice may keep the type and still reverse: only step 1 is the identity. */
@@ -173,22 +190,25 @@ static mlsys_status concat_one(mlsi_rewrite *rw, const mlsi_node *node, const in
 static const struct {
     mlsi_op op;
     rule_fn rule;
+    const char *name; /* of the identity in its certificate; NULL: a copy */
 } rules[] = {
-    {MLSI_OP_COPY, identity},
-    {MLSI_OP_CAST, same_type},
-    {MLSI_OP_BROADCAST, same_type},
-    {MLSI_OP_RESHAPE, reshape_reshape},
-    {MLSI_OP_SLICE, slice_all},
-    {MLSI_OP_REVERSE, reverse_none},
-    {MLSI_OP_PAD, pad_none},
-    {MLSI_OP_CONCAT, concat_one},
-    {MLSI_OP_NEG, involution},
-    {MLSI_OP_NOT, involution},
-    {MLSI_OP_MUL, mul_one},
-    {MLSI_OP_DIV, div_one},
-    {MLSI_OP_ADD, add_zero},
-    {MLSI_OP_SUB, sub_zero},
-    {MLSI_OP_TRANSPOSE, transpose_transpose},
+    {MLSI_OP_COPY, identity, NULL},
+    {MLSI_OP_CAST, same_type, "cast_same"},
+    {MLSI_OP_BROADCAST, same_type, "broadcast_same"},
+    {MLSI_OP_RESHAPE, same_type, "reshape_same"},
+    {MLSI_OP_RESHAPE, reshape_reshape, "reshape_of_reshape"},
+    {MLSI_OP_SLICE, slice_all, "slice_all"},
+    {MLSI_OP_REVERSE, reverse_none, "reverse_none"},
+    {MLSI_OP_PAD, pad_none, "pad_none"},
+    {MLSI_OP_CONCAT, concat_one, "concat_one"},
+    {MLSI_OP_NEG, involution, "neg_neg"},
+    {MLSI_OP_NOT, involution, "not_not"},
+    {MLSI_OP_MUL, mul_one, "mul_one"},
+    {MLSI_OP_DIV, div_one, "div_one"},
+    {MLSI_OP_ADD, add_zero, "add_zero"},
+    {MLSI_OP_SUB, sub_zero, "sub_zero"},
+    {MLSI_OP_TRANSPOSE, transpose_none, "transpose_none"},
+    {MLSI_OP_TRANSPOSE, transpose_transpose, "transpose_of_transpose"},
 };
 
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
@@ -199,7 +219,9 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
         int32_t value = -1;
         if (rules[r].op != node->op) continue;
         MLSI_TRY(rules[r].rule(rw, node, in, &value));
-        if (value >= 0) return *out = value, MLSYS_OK;
+        if (value < 0) continue;
+        mlsi_rewrite_by(rw, rules[r].name ? MLSI_BY_IDENTITY : MLSI_BY_COPY, rules[r].name);
+        return *out = value, MLSYS_OK;
     }
     return mlsi_rewrite_keep(rw, node, out);
 }

@@ -1,0 +1,92 @@
+/* The state of one nest's check, between nest.c, nest_function.c and nest_index.c. Expressions are tuples on which both sides
+ * agree; index expressions are codes of the nest's table. */
+#ifndef MLSI_PROOF_NEST_CHECK_H
+#define MLSI_PROOF_NEST_CHECK_H
+
+#include "ir/ops/op_def.h"
+#include "ir/proof/proof.h"
+#include "ir/proof/tuples.h"
+
+typedef enum mlsi_nx_tag {
+    MLSI_NX_LOAD = 1, /* dtype, input, subscripts */
+    MLSI_NX_CONST,    /* dtype, bits */
+    MLSI_NX_INDEX,    /* i64, index */
+    MLSI_NX_OP,       /* dtype, op, arguments */
+    MLSI_NX_REDUCE,   /* dtype, kind, count, term, second term; the position is $depth */
+    MLSI_NX_GUARD,    /* dtype, lo, index, hi, then, else */
+    MLSI_NX_ENV,      /* values of variables */
+    MLSI_NX_MEMO      /* what has been computed: stands for its answer */
+} mlsi_nx_tag;
+
+/* A function whose elements are read: the one that is lowered, or the decomposition of a composite of a frame before. */
+typedef struct mlsi_nest_frame {
+    mlsi_func f; /* by value: the array moves */
+    int32_t parent;
+    const mlsi_node *node;
+} mlsi_nest_frame;
+
+typedef struct mlsi_nest_check {
+    mlsi_graph *g;
+    mlsi_nest *n;
+    mlsi_tuples t;
+    int32_t *answer; /* per tuple: of a MEMO, plus 1 */
+    int64_t cap_answer;
+    int32_t *parent; /* per statement, -1 = none */
+    int32_t *order;  /* per statement: its place in the text */
+    int32_t *var_of; /* per symbol of the nest */
+    int64_t n_symbols;
+    mlsi_nest_frame *frames;
+    int64_t n_frames, cap_frames;
+    bool *seen; /* per expression: some output is made of it */
+    int32_t deep;
+    mlsys_status st; /* the first failure */
+    mlsi_verdict *v; /* the first reason */
+} mlsi_nest_check;
+
+/* Sticky: the first counts. what: an op's or a buffer's name, "" = none. */
+void mlsi_nx_refuse(mlsi_nest_check *k, const char *why, const char *what);
+void mlsi_nx_uncovered(mlsi_nest_check *k, const char *why, const char *what);
+static inline bool mlsi_nx_stop(const mlsi_nest_check *k) {
+    return k->st != MLSYS_OK || k->v->answer != MLSI_PROVED;
+}
+
+/* ---- expressions (nest_function.c); -1 after a stop ---- */
+
+int32_t mlsi_nx(mlsi_nest_check *k, const int64_t *words, int n);
+mlsys_dtype mlsi_nx_dtype(const mlsi_nest_check *k, int32_t x);
+int32_t mlsi_nx_op(mlsi_nest_check *k, mlsi_op op, mlsys_dtype dtype, int n, const int32_t *args);
+int32_t mlsi_nx_cast(mlsi_nest_check *k, int32_t x, mlsys_dtype dtype);
+int32_t mlsi_nx_index(mlsi_nest_check *k, int64_t index);
+int32_t mlsi_nx_guard(mlsi_nest_check *k, const int64_t range[3], int32_t then, int32_t other);
+int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
+                       int32_t term, int32_t second, int32_t init);
+/* The memo of words; *found = its answer or -1. */
+int32_t mlsi_nx_memo(mlsi_nest_check *k, const int64_t *words, int n, int32_t *found);
+void mlsi_nx_answer(mlsi_nest_check *k, int32_t memo, int32_t x);
+/* An element of a value of a frame; depth: reductions around it. */
+int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, const int64_t *index,
+                          int depth);
+
+/* ---- index expressions (nest_index.c) ---- */
+
+#define MLSI_NX_KEEP INT64_MIN /* in an environment: the variable itself */
+
+int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b);
+int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const int64_t *env);
+/* Position $depth of a reduction of count terms. */
+int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count);
+/* number / below mod extent; extent 0 = no mod. */
+int64_t mlsi_nx_digit(mlsi_nest_check *k, int64_t number, int64_t below, int64_t extent);
+
+/* code = sum of coef * var, in which each variable's coefficient is the product of the extents before it: all values of
+ * [0, total) exactly once. */
+enum { MLSI_RADIX_VARS = 64 };
+typedef struct mlsi_radix {
+    int n;
+    int32_t var[MLSI_RADIX_VARS];
+    int64_t coef[MLSI_RADIX_VARS], total;
+} mlsi_radix;
+bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars, const int64_t *env,
+                   mlsi_radix *r);
+
+#endif

@@ -1,0 +1,346 @@
+/* Nests against their functions: what the lowering makes is proved, and a nest with any number changed is refused or computes
+ * the same bits. */
+#include "ir/codegen/codegen.h"
+#include "core/hash.h"
+#include "ir/loop/lower.h"
+#include "ir/passes/passes.h"
+#include "support/op_case.h"
+#include "support/program_case.h"
+#include "support/require.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static program_case pc;
+static mlsi_graph graph;
+
+static void setup(void) { pc_open(&pc, 1); }
+static void teardown(void) { pc_close(&pc); }
+
+static int64_t proved, uncovered;
+
+static void judge(mlsi_graph *g, int32_t func, mlsi_nest *n, const char *what) {
+    mlsi_verdict v;
+    OK(mlsi_check_nest(g, func, n, &v));
+    proved += v.answer == MLSI_PROVED;
+    uncovered += v.answer == MLSI_NOT_COVERED;
+    if (v.answer == MLSI_REFUSED) {
+        mlsi_text t;
+        mlsi_text_init(&t, &pc.ctx->alloc);
+        mlsi_graph_print(g, &t);
+        ck_abort_msg("%s: %s\n%s", what, v.why, t.data);
+    }
+}
+
+static void lower_and_judge(mlsi_graph *g, int32_t func, const char *what) {
+    mlsi_nest n;
+    mlsys_status st = mlsi_lower_func(g, func, what, &n);
+    if (st == MLSYS_OK) {
+        judge(g, func, &n, what);
+        if (!strstr(what, "own loops") && mlsi_codegen_schedule(&n) == MLSYS_OK)
+            judge(g, func, &n, what);
+    } else {
+        REQUIRE(st == MLSYS_E_UNSUPPORTED);
+    }
+    mlsi_nest_free(&n);
+}
+
+START_TEST(every_op_is_proved_or_not_covered) {
+    mlsi_symtab tab;
+    mlsi_symtab_init(&tab, &pc.ctx->alloc);
+    op_case_symbols(&tab);
+    proved = uncovered = 0;
+    for (int c = 0; c < op_case_count; c++) {
+        op_variant v;
+        char text[256];
+        for (int i = 0; op_case_variant(&op_cases[c], i, &tab, &v); i++) {
+            for (int symbolic = 0; symbolic < 3; symbolic++) {
+                int32_t in[KC_OPERANDS], out[KC_OPERANDS];
+                mlsi_graph g;
+                mlsys_status st = symbolic
+                                      ? op_variant_symbolic(pc.ctx, &v, symbolic == 2, &g, in, out)
+                                      : op_variant_graph(pc.ctx, &v, &g);
+                for (int o = 0; symbolic && o < v.n_out && st == MLSYS_OK; o++)
+                    st = mlsi_build_output(&g, 0, NULL, out[o]);
+                if (st == MLSYS_OK) {
+                    mlsi_pass_ctx p = {.g = &g};
+                    OK(mlsi_decompose_to_loops(&p, 0));
+                    lower_and_judge(&g, 0, op_variant_text(&v, text, sizeof text));
+                }
+                mlsi_graph_free(&g);
+            }
+        }
+    }
+    mlsi_symtab_free(&tab);
+    printf("%lld nests proved, %lld not covered\n", (long long)proved, (long long)uncovered);
+    REQUIRE(proved > 1000);
+}
+END_TEST
+
+/* ---- groups as fusion makes them -------------------------------------------------------------------- */
+
+#define IN3(t)                                                                                     \
+    "%0 = input \"a\" : f32" t "\n%1 = input \"b\" : f32" t "\n%2 = input \"c\" : f32" t "\n"
+static const char *const groups[] = {
+    IN3("[3,70]") "%3 = mul(%0, %1) : f32[3,70]\n%4 = add(%3, %2) : f32[3,70]\n"
+                  "%5 = gelu(%4) : f32[3,70]\n%6 = sigmoid(%0) : f32[3,70]\n"
+                  "%7 = mul(%5, %6) : f32[3,70]\n%8 = add(%7, %1) : f32[3,70]\noutput \"\" %8\n",
+    IN3("[B,9]") "%3 = sub(%0, %1) : f32[B,9]\n%4 = softmax(%3) {axis=1} : f32[B,9]\n"
+                 "%5 = mul(%4, %2) : f32[B,9]\noutput \"\" %5\n",
+    IN3("[4,L]") "%3 = add(%0, %1) : f32[4,L]\n%4 = reduce_max(%3) {axes=[1], keep=true} : "
+                 "f32[4,1]\n"
+                 "%5 = sub(%3, %4) : f32[4,L]\n%6 = exp(%5) : f32[4,L]\n"
+                 "%7 = reduce_sum(%6) {axes=[1], keep=true} : f32[4,1]\n"
+                 "%8 = div(%6, %7) : f32[4,L]\noutput \"\" %8\noutput \"\" %7\n",
+    "%0 = input \"x\" : f32[B,3,8]\n%1 = input \"g\" : f32[8]\n%2 = input \"b\" : f32[8]\n"
+    "%3 = layer_norm(%0, %1, %2) {axis=2} : f32[B,3,8]\n%4 = relu(%3) : f32[B,3,8]\n"
+    "output \"\" %4\noutput \"\" %3\n",
+    "%0 = input \"x\" : bf16[5,16]\n%1 = input \"g\" : bf16[16]\n%2 = input \"r\" : bf16[5,16]\n"
+    "%3 = add(%0, %2) : bf16[5,16]\n%4 = rms_norm(%3, %1) {axis=1} : bf16[5,16]\n"
+    "output \"\" %3\noutput \"\" %4\n",
+    IN3("[6,4]") "%3 = transpose(%0) {perm=[1,0]} : f32[4,6]\n%4 = reshape(%1) {shape=[4,6]} : "
+                 "f32[4,6]\n"
+                 "%5 = add(%3, %4) : f32[4,6]\n%6 = reverse(%5) {axes=[1]} : f32[4,6]\n"
+                 "%7 = slice(%6) {starts=[0, 1], stops=[4, 6], steps=[1, 2]} : f32[4,3]\n"
+                 "%8 = reshape(%2) {shape=[4,6]} : f32[4,6]\n"
+                 "%9 = slice(%8) {starts=[0, 0], stops=[4, 3], steps=[1, 1]} : f32[4,3]\n"
+                 "%10 = mul(%7, %9) : f32[4,3]\noutput \"\" %10\n",
+    "%0 = input \"a\" : f32[B,L,6]\n%1 = input \"b\" : f32[6]\n%2 = input \"c\" : f32[B,1,6]\n"
+    "%3 = broadcast(%1) {shape=[B,L,6]} : f32[B,L,6]\n%4 = add(%0, %3) : f32[B,L,6]\n"
+    "%5 = mul(%4, %2) : f32[B,L,6]\n%6 = reshape(%5) {shape=[B*L,2,3]} : f32[B*L,2,3]\n"
+    "%7 = tanh(%6) : f32[B*L,2,3]\noutput \"\" %7\n",
+    "%0 = input \"a\" : f32[2,3,5]\n%1 = input \"b\" : f32[2,3,5]\n%2 = input \"c\" : f32[2,3,5]\n"
+    "%3 = mul(%0, %1) : f32[2,3,5]\n%4 = reduce_sum(%3) {axes=[1, 2]} : f32[2]\n"
+    "%5 = iota() {dtype=f32, shape=[2]} : f32[2]\n%6 = add(%4, %5) : f32[2]\noutput \"\" %6\n",
+    "%0 = input \"a\" : f32[9000]\n%1 = input \"b\" : f32[9000]\n%2 = input \"c\" : f32[9000]\n"
+    "%3 = fma(%0, %1, %2) : f32[9000]\n%4 = gt(%3, %0) : bool[9000]\n"
+    "%5 = select(%4, %3, %1) : f32[9000]\n%6 = cast(%5) {dtype=bf16} : bf16[9000]\n"
+    "output \"\" %6\noutput \"\" %4\n",
+};
+enum { N_GROUPS = (int)(sizeof groups / sizeof groups[0]), MOST_PARAMS = 8 };
+
+typedef struct group_case {
+    mlsi_nest n;
+    mlsi_view params[MOST_PARAMS];
+    int n_in, n_params;
+    int64_t dims[4];
+} group_case;
+
+static void open_group(int i, bool scheduled, group_case *c) {
+    char text[4096];
+    kc_rng r = kc_seed((uint64_t)i);
+    snprintf(
+        text, sizeof text,
+        "mlsys-ir 1\nsymbol B 1 64 1\nsymbol L 1 2048 1\nfunctions 1\nfunc 0 \"main\" {\n%s}\n",
+        groups[i]);
+    OK(mlsi_graph_init(&graph, pc.ctx));
+    if (mlsi_graph_parse(&graph, pc.device, text) != MLSYS_OK)
+        ck_abort_msg("%s\n%s", mlsys_last_error(), text);
+    mlsi_pass_ctx p = {.g = &graph};
+    OK(mlsi_decompose_to_loops(&p, 0));
+    OK(mlsi_lower_func(&graph, 0, "group", &c->n));
+    if (scheduled) OK(mlsi_codegen_schedule(&c->n));
+    const mlsi_func *f = &graph.funcs[0];
+    c->dims[0] = 3, c->dims[1] = 5;
+    c->n_in = (int)f->n_inputs;
+    c->n_params = c->n_in + (int)f->n_outputs;
+    for (int k = 0; k < c->n_params; k++) {
+        mlsi_layout l;
+        int32_t v = k < c->n_in ? f->inputs[k] : f->outputs[k - c->n_in].value;
+        OK(mlsi_type_layout(&graph.symbols, mlsi_type_of(&graph, 0, v), c->dims, &l));
+        c->params[k] = mlsi_view_of(malloc(mlsi_layout_bytes(&l) + 1), &l);
+        if (k < c->n_in) rg_fill(&r, &c->params[k]);
+    }
+}
+
+static void close_group(group_case *c) {
+    for (int k = 0; k < c->n_params; k++)
+        free(c->params[k].data);
+    mlsi_nest_free(&c->n);
+    mlsi_graph_free(&graph);
+}
+
+/* A hash of all outputs, NaN as one value; 0 when the nest fails. */
+static uint64_t outputs_of(const group_case *c) {
+    uint64_t h = MLSI_HASH_SEED;
+    for (int k = c->n_in; k < c->n_params; k++)
+        memset(c->params[k].data, 0xa5,
+               (size_t)(mlsi_view_count(&c->params[k]) * mlsi_dtype_size(c->params[k].dtype)));
+    if (mlsi_nest_interpret(&c->n, c->dims, c->params) != MLSYS_OK) return 0;
+    for (int k = c->n_in; k < c->n_params; k++)
+        for (int64_t i = 0; i < mlsi_view_count(&c->params[k]); i++) {
+            double x = mlsi_dtype_is_float(c->params[k].dtype)
+                           ? mlsi_ref_get_f(&c->params[k], i)
+                           : (double)mlsi_ref_get_i(&c->params[k], i);
+            if (x != x) x = 12345678;
+            h = mlsi_hash_bytes(h, &x, sizeof x);
+        }
+    return h | 1;
+}
+
+START_TEST(groups_are_proved) {
+    for (int scheduled = 0; scheduled < 2; scheduled++) {
+        group_case c;
+        mlsi_verdict v;
+        open_group(_i, scheduled, &c);
+        OK(mlsi_check_nest(&graph, 0, &c.n, &v));
+        ck_assert_msg(v.answer == MLSI_PROVED, "%s", v.why);
+        REQUIRE(outputs_of(&c) != 0);
+        close_group(&c);
+    }
+}
+END_TEST
+
+/* ---- changed nests ---------------------------------------------------------------------------------------- */
+
+typedef struct tally {
+    uint64_t want;
+    int64_t refused, uncovered, true_anyway, too_strict;
+    char example[200];
+} tally;
+
+static void judge_change(tally *t, group_case *c, const char *what, int64_t which) {
+    mlsi_verdict v;
+    OK(mlsi_check_nest(&graph, 0, &c->n, &v));
+    if (v.answer == MLSI_PROVED) {
+        if (outputs_of(c) != t->want)
+            ck_abort_msg("%s %lld was changed and proved", what, (long long)which);
+        t->true_anyway++;
+    } else {
+        t->refused += v.answer == MLSI_REFUSED;
+        t->uncovered += v.answer == MLSI_NOT_COVERED;
+    }
+}
+
+static int64_t shifted(group_case *c, int64_t code, int op) {
+    int64_t out = code;
+    OK(mlsi_dim_op(&c->n.tab, op, code, 1, &out));
+    return out;
+}
+
+static void change_index(tally *t, group_case *c, int64_t *index, const char *what, int64_t which) {
+    const int64_t was = *index;
+    for (int k = 0; k < 3 + (int)c->n.n_vars; k++) {
+        *index = k == 0   ? shifted(c, was, '+')
+                 : k == 1 ? shifted(c, was, '-')
+                 : k == 2 ? 0
+                          : c->n.vars[k - 3].code;
+        if (*index != was) judge_change(t, c, what, which);
+    }
+    *index = was;
+}
+
+static void change_exprs(tally *t, group_case *c) {
+    static const mlsi_op ops[] = {MLSI_OP_ADD, MLSI_OP_SUB, MLSI_OP_MUL, MLSI_OP_DIV,
+                                  MLSI_OP_MAX, MLSI_OP_EXP, MLSI_OP_NEG, MLSI_OP_TANH};
+    for (int64_t i = 0; i < c->n.n_exprs; i++) {
+        mlsi_lx *x = &c->n.exprs[i];
+        const mlsi_lx was = *x;
+        for (int k = 0; k < x->n_index; k++)
+            change_index(t, c, &c->n.exprs[i].index[k], "index of expression", i);
+        if (x->kind == MLSI_LX_OP) {
+            for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++) {
+                if (ops[k] == was.op || mlsi_op_get(ops[k])->min_in != was.n_args) continue;
+                x->op = ops[k];
+                judge_change(t, c, "op of expression", i);
+            }
+            *x = was;
+            if (x->n_args > 1) {
+                x->args[0] = was.args[1], x->args[1] = was.args[0];
+                if (c->n.exprs[was.args[0]].dtype == c->n.exprs[was.args[1]].dtype)
+                    judge_change(t, c, "arguments of expression", i);
+            }
+        }
+        *x = was;
+        if (x->kind == MLSI_LX_CONST) x->bits ^= 1, judge_change(t, c, "constant", i);
+        *x = was;
+        for (int32_t b = 0; x->kind == MLSI_LX_LOAD && b < c->n.n_buffers; b++) {
+            const mlsi_loop_buffer *to = &c->n.buffers[b], *from = &c->n.buffers[was.ref];
+            if (b == was.ref || to->rank != from->rank || to->dtype != from->dtype ||
+                to->scope == MLSI_SCOPE_OUTPUT)
+                continue;
+            x->ref = b;
+            judge_change(t, c, "buffer of load", i);
+            *x = was;
+        }
+        for (int32_t l = 0; x->kind == MLSI_LX_LET && l < c->n.n_lets; l++) {
+            if (l == was.ref || c->n.lets[l].dtype != c->n.lets[was.ref].dtype) continue;
+            x->ref = l;
+            if (l < was.ref) judge_change(t, c, "let", i);
+            *x = was;
+        }
+    }
+}
+
+/* Takes a statement out of its body; the link that named it, to put it back. */
+static int32_t *link_of(mlsi_nest *n, int32_t s) {
+    if (n->first == s) return &n->first;
+    for (int64_t i = 0; i < n->n_stmts; i++) {
+        if (n->stmts[i].next == s) return &n->stmts[i].next;
+        if (n->stmts[i].body == s) return &n->stmts[i].body;
+    }
+    return NULL;
+}
+
+static void change_stmts(tally *t, group_case *c) {
+    for (int32_t i = 0; i < c->n.n_stmts; i++) {
+        mlsi_ls *s = &c->n.stmts[i];
+        for (int k = 0; k < s->n_index; k++)
+            change_index(t, c, &c->n.stmts[i].index[k], "index of statement", i);
+        int32_t *link = link_of(&c->n, i);
+        if (link && s->kind != MLSI_LS_ALLOC) {
+            *link = s->next;
+            judge_change(t, c, "statement removed:", i);
+            *link = i;
+        }
+        if (s->kind == MLSI_LS_FOR) {
+            const int64_t was = c->n.vars[s->var].extent;
+            for (int k = 0; k < 2; k++) {
+                c->n.vars[s->var].extent = shifted(c, was, k ? '+' : '-');
+                judge_change(t, c, "extent of loop", i);
+            }
+            c->n.vars[s->var].extent = was;
+        }
+    }
+    for (int64_t i = 0; i < c->n.n_accs; i++) {
+        mlsi_acc *a = &c->n.accs[i];
+        const mlsi_acc was = *a;
+        a->kind = was.kind == MLSI_ACC_SUM ? MLSI_ACC_PROD : MLSI_ACC_SUM;
+        judge_change(t, c, "kind of accumulator", i);
+        *a = was;
+        a->count = shifted(c, was.count, '+');
+        judge_change(t, c, "count of accumulator", i);
+        *a = was;
+    }
+}
+
+START_TEST(changed_nests_are_refused) {
+    tally t = {0};
+    group_case c;
+    open_group(_i / 2, _i & 1, &c);
+    t.want = outputs_of(&c);
+    change_exprs(&t, &c);
+    change_stmts(&t, &c);
+    printf("group %d: %lld changes refused, %lld not covered, %lld left the bits\n", _i / 2,
+           (long long)t.refused, (long long)t.uncovered, (long long)t.true_anyway);
+    REQUIRE(t.refused > 10 * (t.uncovered + t.true_anyway));
+    close_group(&c);
+}
+END_TEST
+
+int main(void) {
+    Suite *s = suite_create("proof nests");
+    TCase *tc = tcase_create("nests");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, every_op_is_proved_or_not_covered);
+    tcase_add_loop_test(tc, groups_are_proved, 0, N_GROUPS);
+    tcase_add_loop_test(tc, changed_nests_are_refused, 0, 2 * N_GROUPS);
+    suite_add_tcase(s, tc);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
