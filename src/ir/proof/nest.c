@@ -133,15 +133,18 @@ static bool takes_each(mlsi_nest_check *k, loops *l, int64_t code, int64_t exten
         if (moves) axis[m++] = v;
     }
     if (!mlsi_nx_radix(k, code, m, axis, l->own, r)) return false;
+    bool cut = cut_by_guard(k, l->outer, l->stmt, code, extent);
     for (int i = 0; i < l->n && r->total != extent; i++) {
         const mlsi_loop_var *v = &k->n->vars[l->vars[i]];
         if (l->used[i] || v->symbol >= 0) continue;
-        l->used[i] = mlsi_nx_ix(k, '*', r->total, v->extent) == extent;
-        if (l->used[i]) r->total = extent;
+        int64_t total = mlsi_nx_ix(k, '*', r->total, v->extent);
+        mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', total, extent), &lo, &hi);
+        l->used[i] = total == extent || (cut && lo >= 0);
+        if (l->used[i]) r->total = total;
     }
     if (r->total == extent) return true;
     mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', r->total, extent), &lo, &hi);
-    return lo >= 0 && cut_by_guard(k, l->outer, l->stmt, code, extent);
+    return lo >= 0 && cut;
 }
 
 /* The variables of a radix as digits of a number. */
