@@ -25,6 +25,8 @@ typedef struct mlsi_fuse_state {
     int32_t *first_use,
         *last_use; /* per value: nodes; first_use INT32_MAX, last_use -1 = none; outputs: n_nodes */
     bool *wanted;  /* per node: a member reads it (scratch of the group being made) */
+    int8_t *
+        aligned; /* per wanted node: so many leading indices at which it is read are those of space */
 } mlsi_fuse_state;
 
 /* The group that ends with a node; false when the node stays alone or too little would be saved. */
