@@ -137,8 +137,7 @@ static void const_bits(mlsi_nest *n) {
     n->exprs[x].bits |= (uint64_t)1 << 40;
     n->stmts[S_STORE].value = x;
 }
-static void same_name(mlsi_nest *n) { n->buffers[1].name = n->buffers[0].name; }
-static void bad_name(mlsi_nest *n) { n->buffers[1].name = "a b"; }
+static void other_name(mlsi_nest *n) { n->vars[1].name = "other"; }
 static void parameter_twice(mlsi_nest *n) { n->n_inputs = 2; }
 static void parameter_number(mlsi_nest *n) { n->buffers[0].param = 4; }
 static void negative_axis(mlsi_nest *n) { n->buffers[0].dims[0] = index_of(n, '-', M, 1); }
@@ -248,8 +247,7 @@ static const struct planted {
     {"narrow sum", acc_narrow, 0, "no reduction 1 of f16"},
     {"first value of a sum", acc_init, 0, "begins with a value and is no product"},
     {"bits of a constant", const_bits, 0, "a constant has more bits than f32"},
-    {"same name", same_name, 0, "two buffers are called in0"},
-    {"no name", bad_name, 0, "is no name for a buffer"},
+    {"name of another", other_name, 0, "is not the variable of its symbol"},
     {"no parameter", parameter_twice, 0, "parameter 1 has no buffer"},
     {"number of a parameter", parameter_number, 0, "in0 is parameter 4"},
     {"negative axis", negative_axis, 0, "axis 0 of in0 may have extent -1"},

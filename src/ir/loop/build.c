@@ -3,6 +3,7 @@
 
 #include "core/dtype.h"
 #include "core/faults.h"
+#include "ir/loop/text.h"
 #include "ir/ops/op_def.h"
 
 #include <stdio.h>
@@ -361,13 +362,16 @@ static bool is_predicate(mlsi_op op) {
            op == MLSI_OP_IS_FINITE;
 }
 
+mlsys_dtype mlsi_nest_op_dtype(mlsi_op op, mlsys_dtype last) {
+    if (op == MLSI_OP_CAST || op == MLSI_OP_BITCAST) return 0;
+    return is_predicate(op) ? MLSYS_BOOL : last;
+}
+
 int32_t mlsi_nest_op(mlsi_nest *n, mlsi_op op, mlsys_dtype dtype, int32_t a, int32_t b, int32_t c) {
     mlsi_lx x = {.kind = MLSI_LX_OP, .op = op, .args = {a, b, c}};
     x.n_args = mlsi_op_get(op)->min_in;
     if (n->status != MLSYS_OK || a < 0) return -1;
-    x.dtype = dtype              ? dtype
-              : is_predicate(op) ? MLSYS_BOOL
-                                 : mlsi_nest_dtype(n, x.args[x.n_args - 1]);
+    x.dtype = dtype ? dtype : mlsi_nest_op_dtype(op, mlsi_nest_dtype(n, x.args[x.n_args - 1]));
     return add_expr(n, &x);
 }
 

@@ -22,13 +22,6 @@ int32_t mlsi_checker_thread(const mlsi_checker *c, bool lane) {
 
 /* ---- buffers ---------------------------------------------------------------------------------------------- */
 
-static mlsys_status check_word(const mlsi_checker *c, const char *what, const char *name) {
-    if (name && name[0] &&
-        !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")])
-        return MLSYS_OK;
-    return mlsi_checker_fail(c, "\"%.80s\" is no name for %s", name ? name : "", what);
-}
-
 /* A view of a parameter's bytes: one axis more, (blocks, bytes of a block) in place of the last one. */
 static mlsys_status check_bytes(const mlsi_checker *c, const mlsi_loop_buffer *b,
                                 const mlsi_loop_buffer *of) {
@@ -89,11 +82,7 @@ mlsys_status mlsi_check_buffers(mlsi_checker *c) {
     const mlsi_nest *n = c->n;
     for (int32_t i = 0; i < n->n_buffers; i++) {
         const mlsi_loop_buffer *b = &n->buffers[i];
-        MLSI_TRY(check_word(c, "a buffer", b->name));
-        for (int32_t k = 0; k < i; k++)
-            if (!strcmp(n->buffers[k].name, b->name))
-                return mlsi_checker_fail(c, "two buffers are called %s", b->name);
-        if (b->scope < MLSI_SCOPE_INPUT || b->scope > MLSI_SCOPE_SHARED ||
+            if (b->scope < MLSI_SCOPE_INPUT || b->scope > MLSI_SCOPE_SHARED ||
             !mlsi_dtype_get(b->dtype) || (b->param >= 0) != (b->scope <= MLSI_SCOPE_OUTPUT))
             return mlsi_checker_fail(c, "%s has no scope or dtype", b->name);
         if (b->scope <= MLSI_SCOPE_OUTPUT) MLSI_TRY(check_parameter(c, i));
@@ -121,7 +110,6 @@ mlsys_status mlsi_define_var(mlsi_checker *c, int32_t var) {
     int64_t lo, hi;
     MLSI_TRY(define(c, "variable", var, n->n_vars, c->vars));
     const mlsi_loop_var *v = &n->vars[var];
-    MLSI_TRY(check_word(c, "a variable", v->name));
     MLSI_TRY(mlsi_check_index(c, v->extent));
     mlsi_dim_range(&n->tab, v->extent, &lo, &hi);
     if (lo < 0 && !mlsi_dim_prove(&n->tab, 0, NULL, v->extent, 0, 0))
@@ -133,7 +121,8 @@ mlsys_status mlsi_define_var(mlsi_checker *c, int32_t var) {
     }
     if (v->symbol >= n->tab.n_symbols || v->symbol < n->n_shape_symbols ||
         mlsi_dim_as_symbol(&n->tab, v->code) != v->symbol ||
-        n->tab.symbols[v->symbol].extent != v->extent || c->symbols[v->symbol])
+        n->tab.symbols[v->symbol].extent != v->extent || c->symbols[v->symbol] ||
+        strcmp(n->tab.symbols[v->symbol].name, v->name))
         return mlsi_checker_fail(c, "%s is not the variable of its symbol", v->name);
     c->symbols[v->symbol] = 1;
     return MLSYS_OK;
@@ -142,7 +131,6 @@ mlsys_status mlsi_define_var(mlsi_checker *c, int32_t var) {
 mlsys_status mlsi_define_let(mlsi_checker *c, const mlsi_ls *s) {
     MLSI_TRY(mlsi_check_value(c, s->value, 0));
     MLSI_TRY(define(c, "let", s->ref, c->n->n_lets, c->lets));
-    MLSI_TRY(check_word(c, "a let", c->n->lets[s->ref].name));
     c->let_lane[s->ref] = mlsi_checker_thread(c, true);
     return mlsi_check_value(c, s->value, c->n->lets[s->ref].dtype);
 }
@@ -150,7 +138,6 @@ mlsys_status mlsi_define_let(mlsi_checker *c, const mlsi_ls *s) {
 static mlsys_status check_acc(mlsi_checker *c, const mlsi_ls *s) {
     const mlsi_acc *a = &c->n->accs[s->ref];
     int64_t lo, hi;
-    MLSI_TRY(check_word(c, "an accumulator", a->name));
     const mlsi_dtype_info *info = mlsi_dtype_get(a->dtype);
     bool rounds = a->kind == MLSI_ACC_SUM || a->kind == MLSI_ACC_PROD || a->kind == MLSI_ACC_DOT;
     bool logic = a->kind == MLSI_ACC_AND || a->kind == MLSI_ACC_OR;
