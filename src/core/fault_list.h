@@ -383,6 +383,18 @@ MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a guarded map counts as onto though its loops end before the bound")
 MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
                "a condition that cuts iterations away is overlooked")
+MLSI_FAULT_ROW(SCHEDULE_MEETING, "src/ir/loop/schedule_access.c", "unit/check_schedule_random",
+               "what lies one element further than a loop's stride is taken to be apart")
+MLSI_FAULT_ROW(SCHEDULE_ONE_SIDE, "src/ir/loop/schedule_access.c", "unit/check_schedule_random",
+               "inner loops are taken to be at the same place in two iterations of the outer one")
+MLSI_FAULT_ROW(SCHEDULE_READS, "src/ir/loop/schedule_access.c", "unit/check_schedule_random",
+               "only writes count as dependences")
+MLSI_FAULT_ROW(SCHEDULE_RUN_LENGTH, "src/ir/loop/schedule_reduce.c", "unit/check_schedule",
+               "sums of floats are factored into runs of any length")
+MLSI_FAULT_ROW(SCHEDULE_PLUS_ZERO, "src/ir/loop/schedule_mma.c", "unit/check_schedule",
+               "the tile of a matrix product begins at +0, and a sum that is -0 is lost")
+MLSI_FAULT_ROW(SCHEDULE_BOX, "src/ir/loop/schedule_box.c", "unit/check_schedule",
+               "the box of what an iteration reads is one short")
 MLSI_FAULT_ROW(LOOPS_SORT_TIES, "src/ir/ops/loops_order.c", "conformance/check_loops",
                "of equal elements the later one comes first")
 MLSI_FAULT_ROW(LOOPS_SCATTER_FORGETS, "src/ir/ops/loops_scatter.c", "conformance/check_loops",
@@ -425,3 +437,11 @@ MLSI_FAULT_ROW(LOOPS_POSITION, "src/ir/loop/lower_rows.c", "conformance/check_lo
                "terms of two reduced axes are numbered with the first one innermost")
 MLSI_FAULT_ROW(LOOPS_COUNT, "src/ir/loop/lower_func.c", "conformance/check_loops",
                "a symbolic count is one too many")
+MLSI_FAULT_ROW(FUSE_ARGUMENT, "src/ir/passes/fuse.c", "unit/check_proof",
+               "a fused function gets its first argument for all of them")
+MLSI_FAULT_ROW(FUSE_RESULT, "src/ir/passes/fuse.c", "unit/check_proof",
+               "every result of a fused function is its first one")
+MLSI_FAULT_ROW(LOWER_GUARD, "src/ir/loop/lower_rows.c", "unit/check_proof_nests",
+               "a tiled row begins at its second element")
+MLSI_FAULT_ROW(LOWER_HELD, "src/ir/loop/lower_element.c", "unit/check_proof_nests",
+               "an element is taken for another one of its row that is held already")

@@ -42,11 +42,11 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     mlsi_generated *k = &p->generated[func];
     char name[32];
     mlsi_text own;
-    k->made = true;
     kernel_name(func, name, sizeof name);
-    mlsi_text_init(&own, p->graph.alloc);
     int32_t flat, n_funcs = (int32_t)p->graph.n_funcs;
     MLSI_TRY(mlsi_flatten_func(&p->graph, func, &flat));
+    mlsi_text_init(&own, p->graph.alloc);
+    k->made = true;
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
     if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);

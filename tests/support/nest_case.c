@@ -34,10 +34,11 @@ void nc_build(mlsi_nest *n, mlsi_alloc *a, const char *sample) {
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-static void fill(const mlsi_view *v, int64_t count, kc_rng *r) {
+/* scale: products of tiny numbers underflow, and zeros have signs. */
+static void fill(const mlsi_view *v, int64_t count, kc_rng *r, double scale) {
     for (int64_t i = 0; i < count; i++) {
         char *at = (char *)v->data + i * mlsi_dtype_size(v->dtype);
-        float f = (float)kc_uniform(r, -2, 2);
+        float f = (float)(kc_uniform(r, -2, 2) * scale);
         int32_t i32 = (int32_t)kc_bits(r);
         int64_t i64 = kc_int(r, 0, 2); /* an index of anything with three rows */
         switch (v->dtype) {
@@ -74,7 +75,7 @@ nest_run nc_run(const mlsi_nest *n, const int64_t *dims, uint64_t seed) {
         v->dtype = b->dtype;
         v->data = malloc((size_t)(count + 1) * (size_t)mlsi_dtype_size(b->dtype));
         if (!output) {
-            fill(v, count, &r);
+            fill(v, count, &r, seed == NC_TINY ? 1e-30 : 1);
             continue;
         }
         uint64_t bytes = (uint64_t)count * (uint64_t)mlsi_dtype_size(b->dtype);

@@ -19,6 +19,8 @@ extern const int nest_sample_count;
 /* Failures abort the test. Free with mlsi_nest_free. */
 void nc_build(mlsi_nest *n, mlsi_alloc *a, const char *sample);
 
+enum { NC_TINY = 2 }; /* a seed: floats are so small that products of two are zeros */
+
 /* Runs a nest on random inputs and poisoned outputs; the outputs' bytes, one after the other, and what they are of. */
 typedef struct nest_run {
     mlsys_status status;

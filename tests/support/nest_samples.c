@@ -4,7 +4,8 @@
 
 /* ---- short ways to write nests ---------------------------------------------------------------------------------- */
 
-#define AT(...) (const int64_t[]){__VA_ARGS__}
+#define AT(...)                                                                                    \
+    (const int64_t[]) { __VA_ARGS__ }
 
 static int32_t param(mlsi_nest *n, mlsi_scope scope, mlsys_dtype dtype, int rank,
                      const int64_t *dims) {
@@ -29,7 +30,9 @@ static void end(mlsi_nest *n, int count) {
 static int32_t op2(mlsi_nest *n, mlsi_op op, int32_t a, int32_t b) {
     return mlsi_nest_op(n, op, 0, a, b, -1);
 }
-static int32_t op1(mlsi_nest *n, mlsi_op op, int32_t a) { return mlsi_nest_op(n, op, 0, a, -1, -1); }
+static int32_t op1(mlsi_nest *n, mlsi_op op, int32_t a) {
+    return mlsi_nest_op(n, op, 0, a, -1, -1);
+}
 static int32_t number(mlsi_nest *n, double x) { return mlsi_nest_float(n, MLSYS_F32, x); }
 static int64_t plus(mlsi_nest *n, int64_t a, int64_t b) { return mlsi_nest_index(n, '+', a, b); }
 
@@ -78,28 +81,39 @@ static void gather(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
 
 /* ---- reductions ----------------------------------------------------------------------------------------------------- */
 
-static void product(mlsi_nest *n, int64_t m, int64_t columns, int64_t k, mlsys_dtype dtype) {
+/* addend: the sum begins with an element of a third operand. */
+static void product(mlsi_nest *n, int64_t m, int64_t columns, int64_t k, mlsys_dtype dtype,
+                    bool addend) {
     int32_t a = param(n, MLSI_SCOPE_INPUT, dtype, 2, AT(m, k));
     int32_t b = param(n, MLSI_SCOPE_INPUT, dtype, 2, AT(k, columns));
+    int32_t c = addend ? param(n, MLSI_SCOPE_INPUT, dtype, 1, &columns) : -1;
     int32_t y = param(n, MLSI_SCOPE_OUTPUT, dtype, 2, AT(m, columns));
     int64_t i = loop(n, "i", m), j = loop(n, "j", columns);
+    int32_t first = addend ? mlsi_nest_load(n, c, &j) : -1;
     int32_t acc = mlsi_nest_acc(n, MLSI_ACC_DOT, dtype, k);
+    if (acc >= 0) n->accs[acc].init = first;
     int64_t at = loop(n, "k", k);
     mlsi_nest_add(n, acc, at, mlsi_nest_load(n, a, AT(i, at)), mlsi_nest_load(n, b, AT(at, j)));
     end(n, 1);
     int32_t r = mlsi_nest_let(n, "r", mlsi_nest_acc_value(n, acc));
-    mlsi_nest_store(n, y, AT(i, j), op2(n, MLSI_OP_MAX, r, op1(n, MLSI_OP_NEG, r)));
+    mlsi_nest_store(n, y, AT(i, j), op1(n, MLSI_OP_NEG, r));
     end(n, 2);
 }
 static void matmul(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
-    product(n, m, columns, k, MLSYS_F32);
+    product(n, m, columns, k, MLSYS_F32, false);
 }
 static void matmul_fixed(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
     (void)m, (void)columns, (void)k;
-    product(n, 6, 10, 512, MLSYS_F32);
+    product(n, 6, 10, 512, MLSYS_F32, false);
 }
 static void matmul_i32(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
-    product(n, m, columns, k, MLSYS_I32);
+    product(n, m, columns, k, MLSYS_I32, false);
+}
+static void matmul_add(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
+    product(n, m, columns, k, MLSYS_F32, true);
+}
+static void matmul_add_i32(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
+    product(n, m, columns, k, MLSYS_I32, true);
 }
 
 static void softmax(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
@@ -128,8 +142,7 @@ static void softmax(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
 static void reduce(mlsi_nest *n, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
                    int64_t rows) {
     int32_t x = param(n, MLSI_SCOPE_INPUT, dtype, 2, AT(rows, count));
-    int32_t y = param(n, MLSI_SCOPE_OUTPUT,
-                      kind == MLSI_ACC_ARGMAX ? MLSYS_I64 : dtype, 1, &rows);
+    int32_t y = param(n, MLSI_SCOPE_OUTPUT, kind == MLSI_ACC_ARGMAX ? MLSYS_I64 : dtype, 1, &rows);
     int64_t i = loop(n, "i", rows);
     int32_t acc = mlsi_nest_acc(n, kind, dtype, count);
     int64_t k = loop(n, "k", count);
@@ -175,8 +188,8 @@ static void window(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
     int32_t acc = mlsi_nest_acc(n, MLSI_ACC_DOT, MLSYS_F32, 3);
     int64_t t = loop(n, "t", 3);
     int64_t at = mlsi_nest_index(n, '-', plus(n, j, t), 1);
-    int32_t value = mlsi_nest_guard(n, 0, at, columns, mlsi_nest_load(n, x, AT(i, at)),
-                                    number(n, 0));
+    int32_t value =
+        mlsi_nest_guard(n, 0, at, columns, mlsi_nest_load(n, x, AT(i, at)), number(n, 0));
     mlsi_nest_add(n, acc, t, value, mlsi_nest_load(n, f, &t));
     end(n, 1);
     mlsi_nest_store(n, y, AT(i, j), mlsi_nest_acc_value(n, acc));
@@ -279,12 +292,17 @@ static void overwritten(mlsi_nest *n, int64_t m, int64_t columns, int64_t k) {
 }
 
 const nest_sample nest_samples[] = {
-    {"elementwise", elementwise}, {"transposed", transposed}, {"flattened", flattened},
-    {"gather", gather},           {"matmul", matmul},         {"matmul_fixed", matmul_fixed},
-    {"matmul_i32", matmul_i32},   {"softmax", softmax},       {"sum_long", sum_long},
-    {"sum_i32", sum_i32},         {"max_row", max_row},       {"argmax_row", argmax_row},
-    {"sum_plane", sum_plane},     {"window", window},         {"stencil", stencil},
-    {"whole", whole},             {"running", running},       {"wave", wave},
-    {"scatter", scatter},         {"triangle", triangle},     {"overwritten", overwritten},
+    {"elementwise", elementwise}, {"transposed", transposed},
+    {"flattened", flattened},     {"gather", gather},
+    {"matmul", matmul},           {"matmul_fixed", matmul_fixed},
+    {"matmul_i32", matmul_i32},   {"softmax", softmax},
+    {"matmul_add", matmul_add},   {"matmul_add_i32", matmul_add_i32},
+    {"sum_long", sum_long},       {"sum_i32", sum_i32},
+    {"max_row", max_row},         {"argmax_row", argmax_row},
+    {"sum_plane", sum_plane},     {"window", window},
+    {"stencil", stencil},         {"whole", whole},
+    {"running", running},         {"wave", wave},
+    {"scatter", scatter},         {"triangle", triangle},
+    {"overwritten", overwritten},
 };
 const int nest_sample_count = (int)(sizeof nest_samples / sizeof nest_samples[0]);

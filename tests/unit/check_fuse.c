@@ -1,6 +1,8 @@
 /* Fusion and generated code: what becomes one kernel, and that its bits are those of the steps. */
+#include "support/failing_alloc.h"
 #include "support/program_case.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,12 +177,97 @@ START_TEST(test_same_bits) {
 }
 END_TEST
 
+/* Compiling with the first, second, ... allocation failing: an error each time, nothing leaked, and then it works. */
+START_TEST(test_every_allocation_fails) {
+    program_case failing;
+    failing_alloc memory = {0};
+    mlsys_hooks hooks = failing_alloc_hooks(&memory);
+    pc_open_hooks(&failing, 1, &hooks);
+    mlsys_graph g = pc_parse(&failing, cases[1].text);
+    mlsys_config config;
+    mlsys_program program = NULL;
+    OK(mlsys_config_create(&config));
+    OK(mlsys_config_set_str(config, "fuse", "always"));
+    OK(mlsys_config_set_i64(config, "verify", 1));
+    int64_t blocks = memory.blocks, failures = 0;
+    for (int64_t n = 1; !program; n++) {
+        memory.fail_at = memory.calls + n;
+        mlsys_status st = mlsys_graph_compile(g, failing.device_handle, config, &program);
+        memory.fail_at = 0;
+        if (st == MLSYS_OK) break;
+        ck_assert_msg(st == MLSYS_E_NOMEM, "allocation %lld: %s", (long long)n, mlsys_last_error());
+        ck_assert_msg(memory.blocks == blocks, "allocation %lld leaks %lld blocks", (long long)n,
+                      (long long)(memory.blocks - blocks));
+        failures++;
+    }
+    ck_assert_int_gt(failures, 50);
+    ck_assert_int_eq(count_calls(program), 1);
+    mlsys_release(program);
+    mlsys_release(config);
+    mlsys_release(g);
+    pc_close(&failing);
+}
+END_TEST
+
+/* Without a compiler the function's steps run, with the same bits. */
+START_TEST(test_without_a_compiler) {
+    mlsys_graph g = pc_parse(&pc, cases[2].text);
+    mlsys_tensor in[2];
+    for (int i = 0; i < 2; i++)
+        in[i] = pc_random(&pc, &rng, cases[2].dtypes[i], cases[2].ranks[i], cases[2].shapes[i]);
+    ck_assert_int_eq(setenv("MLSYS_CC", "/nonexistent/cc", 1), 0);
+    mlsys_program program = pc_compile(&pc, g, "fuse=always");
+    ck_assert_int_eq(count_calls(program), 0);
+    mlsys_release(program);
+    pc_compare(&pc, g, "fuse=always", 2, in, 1);
+    unsetenv("MLSYS_CC");
+    pc_release(2, in);
+    mlsys_release(g);
+}
+END_TEST
+
+/* The cache on disk: a broken object is made again, a folder that others may write is not used. */
+START_TEST(test_cache) {
+    char folder[] = "/tmp/mlsys-test-XXXXXX", path[600], command[700];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(setenv("MLSYS_CACHE", folder, 1), 0);
+    mlsys_graph g = pc_parse(&pc, cases[0].text);
+    mlsys_program program = pc_compile(&pc, g, "fuse=always");
+    ck_assert_int_eq(count_calls(program), 1);
+    mlsys_release(program);
+    snprintf(command, sizeof command, "cd %s/jit && ls *.so | head -1", folder);
+    FILE *list = popen(command, "r");
+    ck_assert(list && fgets(path, sizeof path, list));
+    pclose(list);
+    path[strcspn(path, "\n")] = 0;
+    snprintf(command, sizeof command,
+             "cd %s/jit && printf x | dd of=%s bs=1 seek=4000 conv=notrunc 2>/dev/null", folder,
+             path);
+    ck_assert_int_eq(system(command), 0);
+    program = pc_compile(&pc, g, "fuse=always");
+    ck_assert_int_eq(count_calls(program), 1);
+    mlsys_release(program);
+    snprintf(command, sizeof command, "rm -rf %s/jit/* && chmod 777 %s/jit", folder, folder);
+    ck_assert_int_eq(system(command), 0);
+    program = pc_compile(&pc, g, "fuse=always");
+    ck_assert_int_eq(count_calls(program), 1);
+    mlsys_release(program);
+    snprintf(command, sizeof command, "test -z \"$(ls -A %s/jit)\" && rm -rf %s", folder, folder);
+    ck_assert_int_eq(system(command), 0);
+    unsetenv("MLSYS_CACHE");
+    mlsys_release(g);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("fuse");
     TCase *tc = tcase_create("all");
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, test_same_bits, 0, (int)(sizeof cases / sizeof cases[0]));
+    tcase_add_test(tc, test_every_allocation_fails);
+    tcase_add_test(tc, test_without_a_compiler);
+    tcase_add_test(tc, test_cache);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

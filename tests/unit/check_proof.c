@@ -303,6 +303,8 @@ static const struct {
     {MLSI_FAULT_INLINE_ARGS, "certificate of inline", "(inlined): the new value is another"},
     {MLSI_FAULT_REWRITE_OUTPUT, "certificate of inline", "observability: an output is not"},
     {MLSI_FAULT_REWRITE_DONATED, "certificate of inline", "observability: an input has another"},
+    {MLSI_FAULT_FUSE_ARGUMENT, "certificate of fuse", "(grouped): the body is another"},
+    {MLSI_FAULT_FUSE_RESULT, "certificate of fuse", "(grouped): the body is another"},
     {MLSI_FAULT_LAYOUT_OUTPUT, "certificate of layout", "observability: an output is not"},
 };
 enum { N_PLANTED = (int)(sizeof planted / sizeof planted[0]) };
@@ -326,6 +328,8 @@ static const char *const bitten[] =
          "  %3 = layer_norm(%0, %1, %2) {axis=0} : f64[4]\n  output \"\" %3\n"),
      BITTEN(X4 "  %1 = slice(%0) {starts=[3], stops=[-9223372036854775808], steps=[-1]} : f32[4]\n"
                "  output \"\" %1\n"),
+     BITTEN(X4 Y4 "  %2 = sub(%0, %1) : f32[4]\n  %3 = exp(%2) : f32[4]\n  %4 = tanh(%3) : f32[4]\n"
+                  "  output \"\" %3\n  output \"\" %4\n"),
      "functions 2\nfunc 1 \"f\" {\n" X4 Y4 "  %2 = sub(%0, %1) : f32[4]\n  output \"\" %2\n}\n"
      "func 0 \"main\" {\n" X4 Y4 "  %2 = call(%1, %0) {fn1=1} : f32[4]\n  output \"\" %2\n}\n"};
 enum { N_BITTEN = (int)(sizeof bitten / sizeof bitten[0]) };

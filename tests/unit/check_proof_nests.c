@@ -1,6 +1,7 @@
 /* Nests against their functions: what the lowering makes is proved, and a nest with any number changed is refused or computes
  * the same bits. */
 #include "ir/codegen/codegen.h"
+#include "core/faults.h"
 #include "core/hash.h"
 #include "ir/loop/lower.h"
 #include "ir/passes/passes.h"
@@ -329,6 +330,154 @@ START_TEST(changed_nests_are_refused) {
 }
 END_TEST
 
+/* ---- nests by hand: what no lowering makes -------------------------------------------------------------- */
+
+/* out[i] = exp(x[i]) of x : f32[64], wrong in one way each. */
+typedef enum twist {
+    RIGHT,
+    STORED_TWICE,   /* an inner loop stores each element again */
+    LEFT_OUT,       /* a loop ends early */
+    DEAD_LOAD,      /* a load that nothing needs, out of range */
+    AHEAD_OF_GUARD, /* loaded before the guard of a ragged tile */
+    SHARED_MEMORY,  /* parallel turns write LOCAL memory of all of them */
+    READ_TOO_EARLY, /* LOCAL memory read before it is written */
+    READ_ELSEWHERE, /* LOCAL memory read at the next element */
+    READ_FIRST,     /* LOCAL memory of a turn to come */
+    GUARDED_STORE,  /* a guard leaves out one element */
+    TWISTS
+} twist;
+static const char *const twist_why[TWISTS] = {NULL,
+                                              "index: elements are not stored once each",
+                                              "index: elements are not stored once each",
+                                              "index: a load that no output needs",
+                                              "index: a value is read ahead of its guard",
+                                              "hazard: parallel turns write the same memory",
+                                              "memory is read that is not known to be written",
+                                              "index: a subscript may be out of range",
+                                              "memory is read that is not known to be written",
+                                              "a guard leaves elements out"};
+
+static void hand_nest(twist w, mlsi_nest *n) {
+    const int64_t d64[1] = {64}, width = w == AHEAD_OF_GUARD ? 10 : 8;
+    mlsi_nest_init(n, &pc.ctx->alloc, &graph.symbols, "hand");
+    int32_t x = mlsi_nest_param(n, MLSI_SCOPE_INPUT, NULL, mlsi_type_of(&graph, 0, 0));
+    int32_t y = mlsi_nest_param(n, MLSI_SCOPE_OUTPUT, NULL, mlsi_type_of(&graph, 0, 1));
+    bool local = w >= SHARED_MEMORY && w <= READ_FIRST;
+    int32_t row = local ? mlsi_nest_local(n, "row", MLSYS_F32, 1, d64) : -1;
+    mlsi_loop_kind kind = local && w != SHARED_MEMORY ? MLSI_LOOP_SERIAL : MLSI_LOOP_PARALLEL;
+    int64_t tile = mlsi_nest_for(n, kind, "tile", w == AHEAD_OF_GUARD ? 7 : 8);
+    int64_t within = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "i", width);
+    int64_t i = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', tile, width), within);
+    int64_t next = mlsi_nest_index(n, '+', i, 1);
+    int64_t turned = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', within, 8), tile);
+    if (w == LEFT_OUT) n->vars[1].extent = 7;
+    if (w == STORED_TWICE) mlsi_nest_for(n, MLSI_LOOP_SERIAL, "again", 2);
+    if (w == DEAD_LOAD) mlsi_nest_let(n, "v", mlsi_nest_load(n, x, &next));
+    int32_t v = mlsi_nest_let(n, "v", mlsi_nest_load(n, x, &i));
+    if (w == AHEAD_OF_GUARD) mlsi_nest_if_range(n, 0, i, 64);
+    if (w == GUARDED_STORE) mlsi_nest_if_range(n, 0, i, 63);
+    int32_t e = mlsi_nest_let(n, "e", mlsi_nest_op(n, MLSI_OP_EXP, MLSYS_F32, v, -1, -1));
+    if (w == READ_TOO_EARLY) mlsi_nest_store(n, y, &i, mlsi_nest_load(n, row, &i));
+    if (local) mlsi_nest_store(n, row, &i, e);
+    if (w == READ_FIRST) /* row by column: some are written later */
+        mlsi_nest_store(n, y, &turned, mlsi_nest_load(n, row, &turned));
+    else if (w != READ_TOO_EARLY)
+        mlsi_nest_store(n, y, &i,
+                        local ? mlsi_nest_load(n, row, w == READ_ELSEWHERE ? &next : &i) : e);
+    while (n->depth > 0 && n->status == MLSYS_OK)
+        mlsi_nest_end(n);
+    OK(mlsi_nest_finish(n));
+}
+
+START_TEST(nests_by_hand) {
+    mlsi_nest n;
+    mlsi_verdict v;
+    OK(mlsi_graph_init(&graph, pc.ctx));
+    OK(mlsi_graph_parse(&graph, pc.device,
+                        "mlsys-ir 1\nfunctions 1\nfunc 0 \"main\" {\n%0 = input \"x\" : f32[64]\n"
+                        "%1 = exp(%0) : f32[64]\noutput \"\" %1\n}\n"));
+    hand_nest((twist)_i, &n);
+    OK(mlsi_check_nest(&graph, 0, &n, &v));
+    if (twist_why[_i])
+        ck_assert_msg(v.answer == MLSI_REFUSED && strstr(v.why, twist_why[_i]), "%d: %d %s", _i,
+                      v.answer, v.why);
+    else
+        ck_assert_msg(v.answer == MLSI_PROVED, "%s", v.why);
+    mlsi_nest_free(&n);
+    mlsi_graph_free(&graph);
+}
+END_TEST
+
+/* ---- planted miscompiles ------------------------------------------------------------------------------------ */
+
+#if defined(MLSI_FAULTS) && MLSI_FAULTS
+static const struct {
+    int fault;
+    const char *op; /* its rows bite; NULL: the groups */
+} planted[] = {{MLSI_FAULT_LOOPS_POSITION, NULL},       {MLSI_FAULT_LOWER_GUARD, NULL},
+               {MLSI_FAULT_LOWER_HELD, NULL},           {MLSI_FAULT_LOOPS_PAD_HIGH, "pad"},
+               {MLSI_FAULT_LOOPS_CONCAT_END, "concat"}, {MLSI_FAULT_LOOPS_ARGMIN, "argmin"},
+               {MLSI_FAULT_LOOPS_COUNT, "layer_norm"}};
+enum { N_PLANTED = (int)(sizeof planted / sizeof planted[0]) };
+
+static int refused_groups(int fault) {
+    int refused = 0;
+    for (int i = 0; i < N_GROUPS; i++) {
+        group_case c;
+        mlsi_verdict v;
+        open_group(i, false, &c);
+        uint64_t want = outputs_of(&c);
+        close_group(&c);
+        mlsi_fault_select(fault);
+        open_group(i, false, &c);
+        mlsi_fault_select(MLSI_FAULT_NONE);
+        OK(mlsi_check_nest(&graph, 0, &c.n, &v));
+        refused += v.answer == MLSI_REFUSED;
+        if (v.answer == MLSI_PROVED) REQUIRE(outputs_of(&c) == want);
+        close_group(&c);
+    }
+    return refused;
+}
+
+static int refused_rows(int fault, const char *op) {
+    int refused = 0;
+    mlsi_symtab tab;
+    mlsi_symtab_init(&tab, &pc.ctx->alloc);
+    op_case_symbols(&tab);
+    for (int r = 0; r < op_case_count; r++) {
+        op_variant v;
+        for (int i = 0; !strcmp(op_cases[r].op, op) && op_case_variant(&op_cases[r], i, &tab, &v);
+             i++) {
+            int32_t in[KC_OPERANDS], out[KC_OPERANDS];
+            mlsi_verdict verdict;
+            mlsi_nest n;
+            mlsi_pass_ctx p = {.g = &graph};
+            if (op_variant_symbolic(pc.ctx, &v, false, &graph, in, out) == MLSYS_OK) {
+                OK(mlsi_build_output(&graph, 0, NULL, out[0]));
+                OK(mlsi_decompose_to_loops(&p, 0));
+                mlsi_fault_select(fault);
+                mlsys_status st = mlsi_lower_func(&graph, 0, "row", &n);
+                mlsi_fault_select(MLSI_FAULT_NONE);
+                if (st == MLSYS_OK) OK(mlsi_check_nest(&graph, 0, &n, &verdict));
+                refused += st == MLSYS_OK && verdict.answer == MLSI_REFUSED;
+                mlsi_nest_free(&n);
+            }
+            mlsi_graph_free(&graph);
+        }
+    }
+    mlsi_symtab_free(&tab);
+    return refused;
+}
+
+START_TEST(planted_lowerings_are_refused) {
+    int refused = planted[_i].op ? refused_rows(planted[_i].fault, planted[_i].op)
+                                 : refused_groups(planted[_i].fault);
+    printf("fault %d: %d refused\n", _i, refused);
+    ck_assert_int_gt(refused, 0);
+}
+END_TEST
+#endif
+
 int main(void) {
     Suite *s = suite_create("proof nests");
     TCase *tc = tcase_create("nests");
@@ -337,6 +486,10 @@ int main(void) {
     tcase_add_test(tc, every_op_is_proved_or_not_covered);
     tcase_add_loop_test(tc, groups_are_proved, 0, N_GROUPS);
     tcase_add_loop_test(tc, changed_nests_are_refused, 0, 2 * N_GROUPS);
+    tcase_add_loop_test(tc, nests_by_hand, 0, TWISTS);
+#if defined(MLSI_FAULTS) && MLSI_FAULTS
+    tcase_add_loop_test(tc, planted_lowerings_are_refused, 0, N_PLANTED);
+#endif
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

@@ -1,6 +1,7 @@
 /* Schedules: what is legal keeps the bits, what is not is refused with a sentence. */
 #include "ir/loop/lower.h"
 #include "ir/loop/schedule.h"
+#include "support/failing_alloc.h"
 #include "support/graph_case.h"
 #include "support/nest_case.h"
 #include "support/random.h"
@@ -12,25 +13,29 @@
 
 /* ---- the same bits ------------------------------------------------------------------------------------------------ */
 
+static void compare_run(const mlsi_nest *before, const mlsi_nest *after, const mlsi_nest *back,
+                        const char *what, int b, uint64_t seed) {
+    nest_run want = nc_run(before, nc_bindings[b], seed), got = nc_run(after, nc_bindings[b], seed);
+    nest_run reversed = nc_run(back, nc_bindings[b], seed);
+    const char *forth = nc_difference(&want, &got);
+    const char *d = forth ? forth : nc_difference(&want, &reversed);
+    if (d)
+        ck_abort_msg("%s: %s: M=%lld N=%lld K=%lld%s: %s", before->name, what,
+                     (long long)nc_bindings[b][0], (long long)nc_bindings[b][1],
+                     (long long)nc_bindings[b][2],
+                     forth ? "" : ", loops that are not serial backwards", d);
+    nc_run_free(&want);
+    nc_run_free(&got);
+    nc_run_free(&reversed);
+}
+
 static void compare(const mlsi_nest *before, const mlsi_nest *after, const char *what, int first,
                     int last) {
     mlsi_nest back;
     nc_reverse(after, &back);
     for (int b = first; b < last; b++) {
-        nest_run want = nc_run(before, nc_bindings[b], 1), got = nc_run(after, nc_bindings[b], 1);
-        nest_run reversed = nc_run(&back, nc_bindings[b], 1);
-        const char *d = nc_difference(&want, &got);
-        if (d)
-            ck_abort_msg("%s: %s: M=%lld N=%lld K=%lld: %s", before->name, what,
-                         (long long)nc_bindings[b][0], (long long)nc_bindings[b][1],
-                         (long long)nc_bindings[b][2], d);
-        d = nc_difference(&want, &reversed);
-        if (d)
-            ck_abort_msg("%s: %s: with its loops that are not serial backwards: %s", before->name,
-                         what, d);
-        nc_run_free(&want);
-        nc_run_free(&got);
-        nc_run_free(&reversed);
+        compare_run(before, after, &back, what, b, 1);
+        compare_run(before, after, &back, what, b, NC_TINY);
     }
     mlsi_nest_free(&back);
 }
@@ -76,7 +81,8 @@ static const legal legals[] = {
     {"matmul", "vectorize(k_2)"},
     {"matmul", "tile(i_0, j_1, 2, 8); parallel(i_0_o); vectorize(j_1_i); unroll(i_0_i)"},
     {"matmul", "cache_read(in0, i_0); cache_read(in1, j_1)"},
-    {"matmul", "tile(i_0, j_1, 2, 4); split(k_2, 3); cache_read(in1, j_1_o); cache_read(in0, i_0_o)"},
+    {"matmul",
+     "tile(i_0, j_1, 2, 4); split(k_2, 3); cache_read(in1, j_1_o); cache_read(in0, i_0_o)"},
     {"matmul", "split(k_2, 4); cache_read(in0, k_2_o); cache_read(in1, k_2_o)"},
     {"matmul", "tensorize(i_0, j_1, k_2)"},
     {"matmul_fixed", "tile(i_0, j_1, 3, 5); tensorize(i_0_i, j_1_i, k_2); parallel(i_0_o)"},
@@ -85,6 +91,8 @@ static const legal legals[] = {
     {"matmul_i32", "split(k_2, 4); rfactor(k_2_o)"},
     {"matmul_i32", "split(k_2, 4); rfactor(k_2_o); vectorize(k_2_i)"},
     {"matmul_i32", "tensorize(i_0, j_1, k_2)"},
+    {"matmul_add", "tile(i_0, j_1, 2, 4); cache_read(in2, j_1_o); cache_read(in1, j_1_o)"},
+    {"matmul_add", "split(k_2, 4); parallel(i_0); vectorize(j_1)"},
     {"softmax", "parallel(i_0); vectorize(j_1); vectorize(j_2); vectorize(j_3)"},
     {"softmax", "split(j_1, 4); rfactor(j_1_o); split(j_2, 4); split(j_3, 4); vectorize(j_3_i)"},
     {"softmax", "cache_read(in0, i_0); cache_write(out0, i_0)"},
@@ -152,8 +160,7 @@ static const illegal illegals[] = {
     {"elementwise", "split(_i, 4)", "a name is expected"},
     {"elementwise", "split(i_0, -4)", "an argument too many at \"-4)\""},
     {"elementwise", "split(i_0, 99999999999999999999)", "a number is expected"},
-    {"elementwise",
-     "split(aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, 4)",
+    {"elementwise", "split(aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa, 4)",
      "more than 63 letters"},
     {"elementwise", "vectorize(j_1); ; split(x)", "an argument is missing"},
     {"elementwise", "vectorize(j_1); vectorize(x)", "step 2: vectorize: there is no loop x"},
@@ -239,6 +246,8 @@ static const illegal illegals[] = {
     {"softmax", "compute_at(row_2, j_1)", "it is read elsewhere too"},
     /* rfactor */
     {"matmul", "split(k_2, 256); rfactor(k_2_o)", "added one segment after the other"},
+    {"matmul_add_i32", "split(k_2, 4); rfactor(k_2_o)", "it begins with an addend"},
+    {"matmul_add", "tensorize(i_0, j_1, k_2)", "the sum begins with an addend"},
     {"sum_long", "split(k_1, 1024); rfactor(k_1_o)", "runs of 4096 only"},
     {"sum_long", "split(k_1, 8192); rfactor(k_1_o)", "runs of 4096 only"},
     {"argmax_row", "split(k_1, 4); rfactor(k_1_o)", "a position is no term"},
@@ -342,6 +351,44 @@ START_TEST(text_reads_back) {
 }
 END_TEST
 
+/* ---- memory --------------------------------------------------------------------------------------------------------------------- */
+
+/* Each allocation fails in turn: NOMEM, nothing lost, and the nest is as it was. */
+static void fail_each(const char *sample, const char *schedule) {
+    failing_alloc f = {.fail_at = 0};
+    mlsys_hooks hooks = failing_alloc_hooks(&f);
+    mlsi_alloc a;
+    mlsi_nest before, n;
+    mlsi_alloc_init(&a, &hooks);
+    nc_build(&before, inside->alloc, sample);
+    nc_build(&n, &a, sample);
+    int64_t blocks = f.blocks, step = 1, failures = 0;
+    for (int64_t at = 1;; at += step, step = 1 + at / 50) { /* all of the first, then some */
+        f.calls = 0;
+        f.fail_at = at;
+        mlsys_status st = mlsi_schedule_apply(&n, schedule);
+        f.fail_at = 0;
+        if (st == MLSYS_OK) break;
+        failures++;
+        expect(st, MLSYS_E_NOMEM, "");
+        REQUIRE(f.blocks == blocks);
+    }
+    ck_assert_int_gt(failures, 50);
+    compare(&before, &n, schedule, 2, 3);
+    mlsi_nest_free(&n);
+    ck_assert_int_eq(f.blocks, 0);
+    mlsi_nest_free(&before);
+}
+
+START_TEST(memory_may_fail_anywhere) {
+    fail_each("matmul", "tile(i_0, j_1, 2, 4); cache_read(in1, j_1_o); cache_write(out0, j_1_o); "
+                        "fuse(i_0_i, j_1_i) -> f; vectorize(f)");
+    fail_each("matmul", "tensorize(i_0, j_1, k_2)");
+    fail_each("stencil", "split(j_3, 4); compute_at(t_2, j_3_o); vectorize(j_3_i)");
+    fail_each("sum_i32", "split(k_1, 5); rfactor(k_1_o); bind(i_0, grid)");
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("schedule");
     TCase *c = tcase_create("legal");
@@ -357,6 +404,7 @@ int main(void) {
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, calls_do_what_the_text_does);
     tcase_add_test(c, text_reads_back);
+    tcase_add_test(c, memory_may_fail_anywhere);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

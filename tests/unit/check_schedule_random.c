@@ -53,7 +53,8 @@ static mlsi_step random_step(test_random *r, const mlsi_nest *n, int number) {
     static const char *const kinds[] = {"grid", "block", "lane"};
     mlsi_step s = {.primitive = (mlsi_primitive)test_int(r, 1, PRIMITIVES - 1)};
     const mlsi_primitive_row *row = mlsi_primitive_get(s.primitive);
-    bool buffers = s.primitive >= MLSI_SCHEDULE_CACHE_READ && s.primitive <= MLSI_SCHEDULE_COMPUTE_AT;
+    bool buffers =
+        s.primitive >= MLSI_SCHEDULE_CACHE_READ && s.primitive <= MLSI_SCHEDULE_COMPUTE_AT;
     if (buffers) name(&s, random_buffer(r, n, s.primitive == MLSI_SCHEDULE_COMPUTE_AT));
     name(&s, random_loop(r, n));
     if (s.primitive == MLSI_SCHEDULE_BIND) name(&s, kinds[test_int(r, 0, 2)]);
@@ -115,10 +116,10 @@ static void same(const original *before, const mlsi_nest *after, const mlsi_sche
 }
 
 static bool same_statement(const mlsi_ls *a, const mlsi_ls *b) {
-    bool same = a->kind == b->kind && a->next == b->next && a->body == b->body && a->var == b->var &&
-                a->ref == b->ref && a->value == b->value && a->value2 == b->value2 &&
-                a->loop == b->loop && a->clamp == b->clamp && a->wrap == b->wrap &&
-                a->n_index == b->n_index;
+    bool same = a->kind == b->kind && a->next == b->next && a->body == b->body &&
+                a->var == b->var && a->ref == b->ref && a->value == b->value &&
+                a->value2 == b->value2 && a->loop == b->loop && a->clamp == b->clamp &&
+                a->wrap == b->wrap && a->n_index == b->n_index;
     for (int k = 0; same && k < a->n_index; k++)
         same = a->index[k] == b->index[k];
     return same;
@@ -175,8 +176,9 @@ static void random_schedule(const original *from, test_random *r, int steps) {
 
 static void report(void) {
     for (int p = 1; p < PRIMITIVES; p++)
-        printf("  %-12s %5lld accepted, %5lld refused\n", mlsi_primitive_get((mlsi_primitive)p)->name,
-               (long long)accepted[p], (long long)refused[p]);
+        printf("  %-12s %5lld accepted, %5lld refused\n",
+               mlsi_primitive_get((mlsi_primitive)p)->name, (long long)accepted[p],
+               (long long)refused[p]);
 }
 
 START_TEST(random_schedules_keep_the_bits) {
@@ -196,7 +198,8 @@ END_TEST
 /* ---- nests that nobody wrote ---------------------------------------------------------------------------------------------- */
 
 /* t[.., ..] = t[.., ..] + x in two loops, at subscripts that may collide: what meets is found, or the bits differ. */
-static int64_t random_subscript(test_random *r, mlsi_nest *n, int64_t i, int64_t j, int64_t extent) {
+static int64_t random_subscript(test_random *r, mlsi_nest *n, int64_t i, int64_t j,
+                                int64_t extent) {
     static const int factors[] = {-2, -1, 0, 0, 1, 1, 2, 3, 4};
     int64_t sum = test_int(r, 0, 12); /* keeps it from being negative */
     int a = factors[test_int(r, 0, 8)], b = factors[test_int(r, 0, 8)];

@@ -105,9 +105,12 @@ static void copy_let(copier *c, int32_t i) {
     c->lets[i] = (int32_t)++n->n_lets;
 }
 
+static int32_t copy_expr(copier *c, int32_t i);
+
 static void copy_acc(copier *c, int32_t i) {
     mlsi_nest *n = c->to;
     mlsi_acc acc = c->from->accs[i];
+    acc.init = copy_expr(c, acc.init);
     acc.name = name_of(c, acc.name);
     acc.count = index_of(c, acc.count);
     if (!keep(c, MLSI_GROW(n->alloc, &n->accs, &n->cap_accs, n->n_accs + 1))) return;

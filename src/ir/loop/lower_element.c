@@ -2,6 +2,7 @@
 #include "ir/loop/lowering.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
@@ -67,6 +68,7 @@ static int32_t find_held(mlsi_lowering *d, int32_t value, int rank, const int64_
     forget_closed(d);
     for (int64_t i = d->n_held - 1; i >= 0; i--) {
         const mlsi_held *h = &d->held[i];
+        if (mlsi_fault(MLSI_FAULT_LOWER_HELD) && rank > 1) rank = 1;
         if (h->value == value && !memcmp(h->index, index, sizeof *index * (size_t)rank))
             return h->expr;
     }

@@ -77,7 +77,7 @@ static int64_t tiled_loop(mlsi_lowering *d, int64_t extent, int *opened) {
     int64_t tile = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "tile", tiles);
     int64_t within = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "i", TILE);
     int64_t index = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', tile, TILE), within);
-    mlsi_nest_if_range(n, 0, index, extent);
+    mlsi_nest_if_range(n, mlsi_fault(MLSI_FAULT_LOWER_GUARD) ? 1 : 0, index, extent);
     *opened += 3;
     return index;
 }

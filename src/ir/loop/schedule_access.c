@@ -8,6 +8,8 @@
 #include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
+#include "core/faults.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +55,7 @@ void mlsi_edit_accesses(mlsi_nest *w, int32_t top, mlsi_accesses *out) {
         g.stmt = *i;
         gather_expr(&g, s->value);
         gather_expr(&g, s->value2);
+        gather_expr(&g, mlsi_edit_addend(w, *i));
         if (s->kind == MLSI_LS_MMA) { /* reads the tile, and writes it */
             mlsi_access *a = add_access(&g, s->ref, -1, false);
             if (a) a->whole = true;
@@ -91,6 +94,7 @@ const char *mlsi_edit_ordered(mlsi_nest *w, int32_t top) {
     for (int32_t *i = list; list && reached && *i >= 0; i++) {
         reach(w, w->stmts[*i].value, reached);
         reach(w, w->stmts[*i].value2, reached);
+        reach(w, mlsi_edit_addend(w, *i), reached);
     }
     for (int32_t *i = list; w->status == MLSYS_OK && *i >= 0 && !why; i++) {
         const mlsi_ls *s = &w->stmts[*i];
@@ -216,7 +220,8 @@ static bool other_side(meeting *m, int64_t d, int64_t *out) {
     int64_t by[MLSI_EDIT_VARS];
     int n = 0;
     for (int i = 0; i < m->vars.n; i++)
-        if (!m->equal[i]) symbols[n] = m->vars.symbol[i], by[n++] = m->other.code[i];
+        if (!m->equal[i] && !(i && mlsi_fault(MLSI_FAULT_SCHEDULE_ONE_SIDE)))
+            symbols[n] = m->vars.symbol[i], by[n++] = m->other.code[i];
     return mlsi_index_replace(m->w, d, n, symbols, by, out);
 }
 
@@ -241,9 +246,9 @@ static bool at_least(meeting *m, int64_t d, int64_t least) {
 
 /* |rest| < factor */
 static bool within(meeting *m, int64_t factor, int64_t rest) {
-    int64_t below, above;
-    return mlsi_index_op(m->w, '-', factor, rest, &below) && at_least(m, below, 1) &&
-           mlsi_index_op(m->w, '+', factor, rest, &above) && at_least(m, above, 1);
+    int64_t below, above, least = mlsi_fault(MLSI_FAULT_SCHEDULE_MEETING) ? 0 : 1;
+    return mlsi_index_op(m->w, '-', factor, rest, &below) && at_least(m, below, least) &&
+           mlsi_index_op(m->w, '+', factor, rest, &above) && at_least(m, above, least);
 }
 
 /* a and b are one sum of multiples of the subscripts, seen from both sides: what their equality tells. */
@@ -354,6 +359,7 @@ void mlsi_edit_conflicts(mlsi_nest *w, int count, const int32_t *loops, mlsi_con
             mlsi_conflict c = {.a = &all.items[i], .b = &all.items[j]};
             if (!is_same_memory(w, c.a->buffer, c.b->buffer) || (!c.a->write && !c.b->write))
                 continue;
+            if (mlsi_fault(MLSI_FAULT_SCHEDULE_READS) && !(c.a->write && c.b->write)) continue;
             c.free = may_differ(&m, c.a, c.b);
             if (c.free) more = seen(w, user, &c);
         }

@@ -2,6 +2,8 @@
 #include "ir/loop/prove.h"
 #include "ir/loop/schedule_edit.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 /* ---- boxes ------------------------------------------------------------------------------------------------- */
@@ -47,6 +49,7 @@ static void set_axis(mlsi_nest *w, const span *s, int64_t dim, mlsi_box *r, int 
     int64_t extent = 0, least, most, end, left;
     bool whole = s->whole || !mlsi_index_op(w, '-', s->hi, s->lo, &extent) ||
                  !mlsi_index_op(w, '+', extent, 1, &extent) || !only_shape_symbols(w, extent);
+    if (!whole && mlsi_fault(MLSI_FAULT_SCHEDULE_BOX) && extent > 1) extent--;
     if (!whole) {
         mlsi_dim_range(&w->tab, extent, &least, &most);
         whole = least < 0;
@@ -135,6 +138,8 @@ void mlsi_edit_redirect(mlsi_nest *w, int32_t loop, int32_t from, int32_t to, bo
             int32_t value2 = redirect(&r, w->stmts[*i].value2);
             w->stmts[*i].value = value;
             w->stmts[*i].value2 = value2;
+            if (w->stmts[*i].kind == MLSI_LS_ACC)
+                w->accs[w->stmts[*i].ref].init = redirect(&r, mlsi_edit_addend(w, *i));
         }
         mlsi_ls *s = &w->stmts[*i];
         if (!stores || s->kind != MLSI_LS_STORE || s->ref != from) continue;

@@ -27,6 +27,10 @@ int32_t mlsi_edit_parent(const mlsi_nest *w, int32_t s);
 bool mlsi_edit_inside(const mlsi_nest *w, int32_t s, int32_t top);
 /* The ALLOC of a buffer, the ACC of an accumulator; -1 = none. */
 int32_t mlsi_edit_opening(const mlsi_nest *w, mlsi_ls_kind kind, int32_t ref);
+/* What an ACC begins with; -1: nothing, or no ACC. */
+static inline int32_t mlsi_edit_addend(const mlsi_nest *w, int32_t s) {
+    return w->stmts[s].kind == MLSI_LS_ACC ? w->accs[w->stmts[s].ref].init : -1;
+}
 /* A statement that is in no body yet; -1 after a failure. */
 int32_t mlsi_edit_new(mlsi_nest *w, mlsi_ls_kind kind);
 /* New FOR of a new variable of exactly that name. */

@@ -21,8 +21,9 @@ bool mlsi_index_op(mlsi_nest *w, int op, int64_t a, int64_t b, int64_t *out) {
 /* The code of a symbol's unit. */
 static bool unit_of(mlsi_nest *w, int32_t symbol, int64_t *out) {
     mlsi_symbol s = w->tab.symbols[symbol];
-    return mlsi_dim_symbol(&w->tab, s.name, s.min, s.max, s.divisor, out) == MLSYS_OK &&
-           mlsi_index_op(w, '/', *out, s.divisor, out);
+    mlsys_status st = mlsi_dim_symbol(&w->tab, s.name, s.min, s.max, s.divisor, out);
+    if (st == MLSYS_E_NOMEM) mlsi_nest_fail(w, st);
+    return st == MLSYS_OK && mlsi_index_op(w, '/', *out, s.divisor, out);
 }
 
 static bool map_atom(mlsi_nest *w, int32_t atom, mlsi_atom_map *map, void *user, int64_t *out) {

@@ -8,6 +8,7 @@
 #include "ir/loop/schedule_edit.h"
 
 #include "core/dtype.h"
+#include "core/faults.h"
 
 #include <string.h>
 
@@ -62,6 +63,7 @@ static bool match_loops(mlsi_nest *w, pattern *p) {
     if (w->accs[p->acc].kind != MLSI_ACC_DOT ||
         mlsi_edit_parent(w, mlsi_edit_opening(w, MLSI_LS_ACC, p->acc)) != p->j)
         return refuse(w, p, "the third is no sum of products for each of the second");
+    if (w->accs[p->acc].init >= 0) return refuse(w, p, "the sum begins with an addend");
     p->m = extent_of(w, p->i);
     p->n = extent_of(w, p->j);
     p->depth = extent_of(w, p->k);
@@ -148,7 +150,9 @@ static int32_t clear(mlsi_nest *w, const pattern *p, int32_t c) {
     }
     mlsys_dtype dtype = w->buffers[c].dtype;
     int32_t value =
-        mlsi_dtype_is_float(dtype) ? mlsi_nest_float(w, dtype, -0.0) : mlsi_nest_int(w, dtype, 0);
+        mlsi_dtype_is_float(dtype)
+            ? mlsi_nest_float(w, dtype, mlsi_fault(MLSI_FAULT_SCHEDULE_PLUS_ZERO) ? 0.0 : -0.0)
+            : mlsi_nest_int(w, dtype, 0);
     int32_t store = mlsi_edit_new(w, MLSI_LS_STORE);
     if (store < 0) return -1;
     w->stmts[store].ref = c;

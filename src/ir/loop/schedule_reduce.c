@@ -17,12 +17,14 @@ enum { CHUNK = 4096 };
 /* Why the order of the reduction has no partial results of runs of c; NULL when it has. */
 static const char *no_partial_results(const mlsi_acc *a, int64_t c) {
     bool rounds = mlsi_dtype_is_float(a->dtype);
+    if (a->init >= 0) return "it begins with an addend";
     switch (a->kind) {
     case MLSI_ACC_SUM:
     case MLSI_ACC_PROD:
-        return rounds && c != CHUNK ? "sums and products of floats have partial results of runs "
-                                      "of 4096 only"
-                                    : NULL;
+        return rounds && c != CHUNK && !mlsi_fault(MLSI_FAULT_SCHEDULE_RUN_LENGTH)
+                   ? "sums and products of floats have partial results of runs "
+                     "of 4096 only"
+                   : NULL;
     case MLSI_ACC_DOT:
         return rounds ? "products along K of floats are added one segment after the other" : NULL;
     case MLSI_ACC_ARGMAX:

@@ -1,5 +1,6 @@
 /* fuse: groups of nodes that share their loops become functions, and a call stands where the last node of each stood. Equal
  * groups (the layers of a model) share one function, so that each kernel is made once. */
+#include "core/faults.h"
 #include "ir/passes/fuse.h"
 
 #include <stdio.h>
@@ -151,11 +152,11 @@ static mlsys_status emit_call(mlsi_rewrite *rw, const mlsi_fusion *u, int32_t fu
     memset(&attrs, 0, sizeof attrs);
     attrs.fn1 = func;
     for (int i = 0; i < u->n_inputs; i++)
-        in[i] = rw->map[u->inputs[i]];
+        in[i] = rw->map[u->inputs[mlsi_fault(MLSI_FAULT_FUSE_ARGUMENT) ? 0 : i]];
     MLSI_TRY(
         mlsi_build_node(rw->g, rw->func, MLSI_OP_CALL, &attrs, u->n_inputs, in, u->n_outputs, out));
     for (int i = 0; i < u->n_outputs; i++)
-        rw->map[u->outputs[i]] = out[i];
+        rw->map[u->outputs[i]] = out[mlsi_fault(MLSI_FAULT_FUSE_RESULT) ? 0 : i];
     return MLSYS_OK;
 }
 

@@ -114,6 +114,16 @@ const mlsi_node *mlsi_rewrite_def(const mlsi_rewrite *rw, int32_t new_value);
 /* The constant that a new value is, or NULL. */
 mlsi_tensor *mlsi_rewrite_const(const mlsi_rewrite *rw, int32_t new_value);
 
+/* ---- certificates (certificate.c) ---------------------------------------------------------------- */
+
+void mlsi_certificate_init(mlsi_certificate *c, mlsi_alloc *a, const char *pass, mlsi_numerics m,
+                           int32_t func);
+mlsys_status mlsi_certificate_add(mlsi_certificate *c, int32_t before, int32_t after,
+                                  mlsi_reason by, const char *identity);
+void mlsi_certificate_free(mlsi_certificate *c);
+/* "%3 -> %1 identity mul_one": a line per pair. */
+void mlsi_certificate_print(const mlsi_certificate *c, mlsi_text *out);
+
 /* ---- layout facts (layout_facts.c) -------------------------------------------------------------- */
 
 /* What every run will know about a value's memory: fills operand from type and the flags that view

@@ -12,15 +12,30 @@ typedef enum mlsi_nx_tag {
     MLSI_NX_CONST,    /* dtype, bits */
     MLSI_NX_INDEX,    /* i64, index */
     MLSI_NX_OP,       /* dtype, op, arguments */
-    MLSI_NX_REDUCE,   /* dtype, kind, count, term, second term; the position is $depth */
-    MLSI_NX_GUARD,    /* dtype, lo, index, hi, then, else */
-    MLSI_NX_ENV,      /* values of variables */
-    MLSI_NX_MEMO      /* what has been computed: stands for its answer */
+    MLSI_NX_REDUCE, /* dtype, kind, count, term, second term, first; mlsi_nx_position is the position */
+    MLSI_NX_GUARD, /* dtype, lo, index, hi, then, else */
+    MLSI_NX_ENV,   /* values of variables */
+    MLSI_NX_MEMO   /* what has been computed: stands for its answer */
 } mlsi_nx_tag;
+
+/* Values of the nest's variables, in the order of its table; KEEP: the variable itself. */
+enum { MLSI_NX_VARS = 64, MLSI_NX_DEEPEST = 400 /* of the stack */ };
+#define MLSI_NX_KEEP INT64_MIN
+typedef struct mlsi_nx_env {
+    int64_t of[MLSI_NX_VARS];
+} mlsi_nx_env;
+
+static inline mlsi_nx_env mlsi_nx_keep_all(void) {
+    mlsi_nx_env env;
+    for (int i = 0; i < MLSI_NX_VARS; i++)
+        env.of[i] = MLSI_NX_KEEP;
+    return env;
+}
 
 /* A function whose elements are read: the one that is lowered, or the decomposition of a composite of a frame before. */
 typedef struct mlsi_nest_frame {
-    mlsi_func f; /* by value: the array moves */
+    mlsi_func f;      /* by value: the array moves */
+    mlsi_type *types; /* per value, with dims of the nest's table */
     int32_t parent;
     const mlsi_node *node;
 } mlsi_nest_frame;
@@ -33,11 +48,11 @@ typedef struct mlsi_nest_check {
     int64_t cap_answer;
     int32_t *parent; /* per statement, -1 = none */
     int32_t *order;  /* per statement: its place in the text */
+    bool *seen;      /* per statement: some output is made of its expressions */
     int32_t *var_of; /* per symbol of the nest */
     int64_t n_symbols;
     mlsi_nest_frame *frames;
     int64_t n_frames, cap_frames;
-    bool *seen; /* per expression: some output is made of it */
     int32_t deep;
     mlsys_status st; /* the first failure */
     mlsi_verdict *v; /* the first reason */
@@ -53,9 +68,7 @@ static inline bool mlsi_nx_stop(const mlsi_nest_check *k) {
 /* ---- expressions (nest_function.c); -1 after a stop ---- */
 
 int32_t mlsi_nx(mlsi_nest_check *k, const int64_t *words, int n);
-mlsys_dtype mlsi_nx_dtype(const mlsi_nest_check *k, int32_t x);
 int32_t mlsi_nx_op(mlsi_nest_check *k, mlsi_op op, mlsys_dtype dtype, int n, const int32_t *args);
-int32_t mlsi_nx_cast(mlsi_nest_check *k, int32_t x, mlsys_dtype dtype);
 int32_t mlsi_nx_index(mlsi_nest_check *k, int64_t index);
 int32_t mlsi_nx_guard(mlsi_nest_check *k, const int64_t range[3], int32_t then, int32_t other);
 int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
@@ -63,30 +76,30 @@ int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype
 /* The memo of words; *found = its answer or -1. */
 int32_t mlsi_nx_memo(mlsi_nest_check *k, const int64_t *words, int n, int32_t *found);
 void mlsi_nx_answer(mlsi_nest_check *k, int32_t memo, int32_t x);
+/* node: the composite of frame parent that func decomposes, NULL for the function that is lowered. */
+mlsys_status mlsi_nest_frame_add(mlsi_nest_check *k, int32_t func, int32_t parent,
+                                 const mlsi_node *node);
 /* An element of a value of a frame; depth: reductions around it. */
 int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, const int64_t *index,
                           int depth);
 
 /* ---- index expressions (nest_index.c) ---- */
 
-#define MLSI_NX_KEEP INT64_MIN /* in an environment: the variable itself */
-
 int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b);
-int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const int64_t *env);
-/* Position $depth of a reduction of count terms. */
+int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env);
+/* The position in a reduction of count terms, under `depth` others. */
 int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count);
 /* number / below mod extent; extent 0 = no mod. */
 int64_t mlsi_nx_digit(mlsi_nest_check *k, int64_t number, int64_t below, int64_t extent);
 
 /* code = sum of coef * var, in which each variable's coefficient is the product of the extents before it: all values of
  * [0, total) exactly once. */
-enum { MLSI_RADIX_VARS = 64 };
 typedef struct mlsi_radix {
     int n;
-    int32_t var[MLSI_RADIX_VARS];
-    int64_t coef[MLSI_RADIX_VARS], total;
+    int32_t var[MLSI_NX_VARS];
+    int64_t coef[MLSI_NX_VARS], total;
 } mlsi_radix;
-bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars, const int64_t *env,
-                   mlsi_radix *r);
+bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars,
+                   const mlsi_nx_env *env, mlsi_radix *r);
 
 #endif

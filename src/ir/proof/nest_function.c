@@ -15,19 +15,19 @@ int32_t mlsi_nx(mlsi_nest_check *k, const int64_t *words, int n) {
     return st == MLSYS_OK ? id : -1;
 }
 
-mlsys_dtype mlsi_nx_dtype(const mlsi_nest_check *k, int32_t x) {
+static mlsys_dtype dtype_of(const mlsi_nest_check *k, int32_t x) {
     return x < 0 ? 0 : (mlsys_dtype)mlsi_tuple_words(&k->t, x)[1];
 }
 
 int32_t mlsi_nx_op(mlsi_nest_check *k, mlsi_op op, mlsys_dtype dtype, int n, const int32_t *args) {
     int64_t words[6] = {MLSI_NX_OP, dtype, op};
-    if (op == MLSI_OP_CAST && mlsi_nx_dtype(k, args[0]) == dtype) return args[0];
+    if (op == MLSI_OP_CAST && dtype_of(k, args[0]) == dtype) return args[0];
     for (int i = 0; i < n; i++)
         words[3 + i] = args[i];
     return mlsi_nx(k, words, 3 + n);
 }
 
-int32_t mlsi_nx_cast(mlsi_nest_check *k, int32_t x, mlsys_dtype dtype) {
+static int32_t cast(mlsi_nest_check *k, int32_t x, mlsys_dtype dtype) {
     return mlsi_nx_op(k, MLSI_OP_CAST, dtype, 1, &x);
 }
 
@@ -64,7 +64,7 @@ int32_t mlsi_nx_guard(mlsi_nest_check *k, const int64_t range[3], int32_t then, 
     if (always_negative(k, before, x) && always_negative(k, x, hi)) return then;
     if (always_negative(k, x, lo) || always_negative(k, last, x) || always_negative(k, last, lo))
         return other;
-    const int64_t words[7] = {MLSI_NX_GUARD, mlsi_nx_dtype(k, then), lo, x, hi, then, other};
+    const int64_t words[7] = {MLSI_NX_GUARD, dtype_of(k, then), lo, x, hi, then, other};
     return mlsi_nx(k, words, 7);
 }
 
@@ -76,18 +76,19 @@ static int32_t sum_of_equals(mlsi_nest_check *k, mlsys_dtype dtype, int64_t coun
     mlsi_view v = {.data = (char *)&bits, .dtype = dtype};
     const int32_t args[2] = {mlsi_nx_index(k, count),
                              number(k, MLSYS_I64, false, 0, mlsi_ref_get_i(&v, 0))};
-    return mlsi_nx_cast(k, mlsi_nx_op(k, MLSI_OP_MUL, MLSYS_I64, 2, args), dtype);
+    return cast(k, mlsi_nx_op(k, MLSI_OP_MUL, MLSYS_I64, 2, args), dtype);
 }
 
 /* Nothing is said of the terms where there are none. */
 int32_t mlsi_nx_reduce(mlsi_nest_check *k, mlsi_acc_kind kind, mlsys_dtype dtype, int64_t count,
                        int32_t term, int32_t second, int32_t init) {
     const mlsi_acc acc = {.kind = kind, .dtype = dtype};
-    int32_t x = count ? mlsi_nx_cast(k, term, dtype) : -1;
-    int32_t y = count && second >= 0 ? mlsi_nx_cast(k, second, dtype) : -1;
+    int32_t x = count ? cast(k, term, dtype) : -1;
+    int32_t y = count && second >= 0 ? cast(k, second, dtype) : -1;
     int32_t equals = x >= 0 && kind == MLSI_ACC_SUM ? sum_of_equals(k, dtype, count, x) : -1;
-    int32_t from = init >= 0 ? mlsi_nx_cast(k, init, dtype) : -1;
-    const int64_t words[8] = {MLSI_NX_REDUCE, mlsi_acc_result(&acc), kind, dtype, count, x, y, from};
+    int32_t from = init >= 0 ? cast(k, init, dtype) : -1;
+    const int64_t words[8] = {
+        MLSI_NX_REDUCE, mlsi_acc_result(&acc), kind, dtype, count, x, y, from};
     return equals >= 0 ? equals : mlsi_nx(k, words, 8);
 }
 
@@ -110,15 +111,14 @@ void mlsi_nx_answer(mlsi_nest_check *k, int32_t memo, int32_t x) {
 typedef struct place { /* a node of a frame, at an index of its result */
     int32_t frame;
     const mlsi_func *f;
+    const mlsi_type *types;
     const mlsi_node *node;
     const mlsi_type *out;
     const int64_t *index;
     int depth;
 } place;
 
-static const mlsi_type *type_in(const place *p, int i) {
-    return &p->f->values[p->node->in[i]].type;
-}
+static const mlsi_type *type_in(const place *p, int i) { return &p->types[p->node->in[i]]; }
 
 static int32_t operand(mlsi_nest_check *k, const place *p, int i, const int64_t *index, int depth) {
     return mlsi_nest_element(k, p->frame, p->node->in[i], index, depth);
@@ -181,6 +181,8 @@ static int32_t reshape(mlsi_nest_check *k, const place *p) {
 /* First element of a slice: NumPy's clamping. A symbolic bound counts only where it is certain which way it falls. */
 static int64_t slice_first(mlsi_nest_check *k, int64_t extent, int64_t start, int64_t step) {
     int64_t lo, hi, most, least;
+    mlsys_status st = mlsi_dim_import(&k->n->tab, &k->g->symbols, start, &start);
+    if (st != MLSYS_OK) k->st = st;
     mlsi_dim_range(&k->n->tab, extent, &least, &most);
     if (step < 0 && start == INT64_MAX) return mlsi_nx_ix(k, '-', extent, 1);
     if (start == INT64_MIN || start == INT64_MAX) return start < 0 ? 0 : extent;
@@ -306,7 +308,7 @@ static int32_t reduction(mlsi_nest_check *k, const place *p) {
     }
     int32_t term = operand(k, p, 0, own, p->depth + 1);
     int32_t y = mlsi_nx_reduce(k, kind, widens ? MLSYS_F32 : x->dtype, count, term, -1, -1);
-    return mlsi_nx_cast(k, y, p->out->dtype);
+    return cast(k, y, p->out->dtype);
 }
 
 static int32_t dot(mlsi_nest_check *k, const place *p) {
@@ -334,11 +336,26 @@ static int32_t dot(mlsi_nest_check *k, const place *p) {
     if (!mlsi_dtype_is_float(x->dtype)) compute = p->out->dtype;
     bool has_addend = p->node->n_in > 2 && p->node->in[2] >= 0;
     int32_t init = has_addend ? operand(k, p, 2, p->index, p->depth) : -1;
-    int32_t y = mlsi_nx_reduce(k, MLSI_ACC_DOT, compute, count, terms[0], terms[1], init);
-    return mlsi_nx_cast(k, y, p->out->dtype);
+    return cast(k, mlsi_nx_reduce(k, MLSI_ACC_DOT, compute, count, terms[0], terms[1], init),
+                p->out->dtype);
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------------------ */
+
+mlsys_status mlsi_nest_frame_add(mlsi_nest_check *k, int32_t func, int32_t parent,
+                                 const mlsi_node *node) {
+    MLSI_TRY(MLSI_GROW(k->n->alloc, &k->frames, &k->cap_frames, k->n_frames + 1));
+    mlsi_nest_frame *fr = &k->frames[k->n_frames++];
+    *fr = (mlsi_nest_frame){.f = k->g->funcs[func], .parent = parent, .node = node};
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, fr->f.n_values + 1, &fr->types));
+    for (int64_t v = 0; v < fr->f.n_values; v++) {
+        mlsi_type *t = &fr->types[v];
+        *t = fr->f.values[v].type;
+        for (int d = 0; d < t->rank; d++)
+            MLSI_TRY(mlsi_dim_import(&k->n->tab, &k->g->symbols, t->dims[d], &t->dims[d]));
+    }
+    return MLSYS_OK;
+}
 
 /* The frame of a composite's decomposition. */
 static mlsys_status decomposition(mlsi_nest_check *k, const place *p, int32_t *frame) {
@@ -350,16 +367,14 @@ static mlsys_status decomposition(mlsi_nest_check *k, const place *p, int32_t *f
     for (int i = 0; i < p->node->n_in; i++) {
         in[i] = -1;
         if (p->node->in[i] >= 0)
-            MLSI_TRY(mlsi_build_input(k->g, func, NULL, type_in(p, i), &in[i]));
+            MLSI_TRY(
+                mlsi_build_input(k->g, func, NULL, &p->f->values[p->node->in[i]].type, &in[i]));
     }
     MLSI_TRY(mlsi_op_get(p->node->op)
                  ->decompose(k->g, func, p->node->attrs, p->node->n_in, in, p->node->n_out, out));
     for (int i = 0; i < p->node->n_out; i++)
         MLSI_TRY(mlsi_build_output(k->g, func, NULL, out[i]));
-    MLSI_TRY(MLSI_GROW(k->g->alloc, &k->frames, &k->cap_frames, k->n_frames + 1));
-    k->frames[*frame] = (mlsi_nest_frame){k->g->funcs[func], p->frame, p->node};
-    k->n_frames++;
-    return MLSYS_OK;
+    return mlsi_nest_frame_add(k, func, p->frame, p->node);
 }
 
 static int32_t composite(mlsi_nest_check *k, const place *p, int result) {
@@ -389,7 +404,7 @@ static int32_t node_element(mlsi_nest_check *k, const place *p, int result) {
     case MLSI_OP_CONCAT: return concat(k, p);
     case MLSI_OP_IOTA: {
         const mlsi_attr_iota *a = p->node->attrs;
-        return mlsi_nx_cast(k, mlsi_nx_index(k, p->index[a->axis]), p->out->dtype);
+        return cast(k, mlsi_nx_index(k, p->index[a->axis]), p->out->dtype);
     }
     case MLSI_OP_FULL: {
         const mlsi_attr_full *a = p->node->attrs;
@@ -407,7 +422,8 @@ static int32_t node_element(mlsi_nest_check *k, const place *p, int result) {
     default: break;
     }
     if (def->decompose && !def->nest) return composite(k, p, result);
-    if (!(def->traits & MLSI_TRAIT_ELEMENTWISE) || p->node->n_in > 3) {
+    bool plain = !def->attrs || p->node->op == MLSI_OP_CAST || p->node->op == MLSI_OP_BITCAST;
+    if (!(def->traits & MLSI_TRAIT_ELEMENTWISE) || !plain || p->node->n_in > 3) {
         mlsi_nx_uncovered(k, "elements of ", mlsi_op_name(p->node->op));
         return -1;
     }
@@ -430,7 +446,6 @@ static int32_t const_element(mlsi_nest_check *k, const mlsi_value_def *def) {
 
 int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, const int64_t *index,
                           int depth) {
-    enum { DEEPEST = 1000 }; /* of the stack */
     const mlsi_nest_frame fr = k->frames[frame];
     const mlsi_value_def *def = &fr.f.values[value];
     int64_t words[4 + MLSYS_MAX_DIMS] = {MLSI_NX_MEMO, frame, value, depth};
@@ -438,7 +453,7 @@ int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, cons
     if (rank) memcpy(words + 4, index, sizeof *index * (size_t)rank);
     int32_t memo = mlsi_nx_memo(k, words, 4 + rank, &found);
     if (found >= 0 || mlsi_nx_stop(k)) return found;
-    if (++k->deep > DEEPEST) mlsi_nx_uncovered(k, "expressions nest too deep", "");
+    if (++k->deep > MLSI_NX_DEEPEST) mlsi_nx_uncovered(k, "expressions nest too deep", "");
     if (mlsi_nx_stop(k)) {
         x = -1;
     } else if (def->kind == MLSI_VALUE_CONST) {
@@ -454,7 +469,8 @@ int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, cons
         if (rank) memcpy(load + 3, index, sizeof *index * (size_t)rank);
         x = mlsi_nx(k, load, 3 + rank);
     } else {
-        const place p = {frame, &fr.f, &fr.f.nodes[def->index], &def->type, index, depth};
+        const place p = {frame, &fr.f, fr.types, &fr.f.nodes[def->index], &fr.types[value],
+                         index, depth};
         x = node_element(k, &p, def->result);
     }
     k->deep--;

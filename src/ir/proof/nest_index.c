@@ -1,7 +1,7 @@
 /* Index expressions: substitution and mixed radix. Shares nothing with ir/loop's prover. */
 #include "ir/proof/nest_check.h"
 
-#include <string.h>
+#include <stdio.h>
 
 static const mlsi_expr *expr_of(const mlsi_nest_check *k, int64_t code) {
     return mlsi_dim_is_code(&k->n->tab, code) ? &k->n->tab.exprs[MLSI_DIM_CODE - code] : NULL;
@@ -24,19 +24,19 @@ int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b) {
     return out;
 }
 
-static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const int64_t *env) {
+static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_nx_env *env) {
     if (atom->op)
         return mlsi_nx_ix(k, '/', mlsi_nx_subst(k, atom->a, env), mlsi_nx_subst(k, atom->b, env));
     const mlsi_symbol s = k->n->tab.symbols[atom->symbol];
     int32_t var = atom->symbol < k->n_symbols ? k->var_of[atom->symbol] : -1;
     int64_t code = 0;
-    if (var >= 0 && env[var] != MLSI_NX_KEEP) return env[var];
+    if (var >= 0 && env->of[var] != MLSI_NX_KEEP) return env->of[var];
     mlsys_status st = mlsi_dim_symbol(&k->n->tab, s.name, s.min, s.max, s.divisor, &code);
     if (st != MLSYS_OK) k->st = st;
     return s.divisor == 1 ? code : mlsi_nx_ix(k, '/', code, s.divisor);
 }
 
-int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const int64_t *env) {
+int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) {
     const mlsi_expr *e = expr_of(k, code);
     int64_t sum = 0;
     if (!e) return code;
@@ -57,15 +57,8 @@ int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count) {
     int64_t lo, hi, code = 0;
     mlsi_dim_range(&k->n->tab, count, &lo, &hi);
     if (hi <= 1) return 0;
-    mlsi_text t;
-    mlsi_text_init(&t, k->n->alloc);
-    mlsi_text_add(&t, "position_%d_%lld", depth, (long long)hi);
-    mlsys_status st = t.st;
-    if (st == MLSYS_OK) {
-        memcpy(name, t.data, (size_t)t.len + 1);
-        st = mlsi_dim_symbol(&k->n->tab, name, 0, hi - 1, 1, &code);
-    }
-    mlsi_text_free(&t);
+    snprintf(name, sizeof name, "position_%d_%lld", depth, (long long)hi);
+    mlsys_status st = mlsi_dim_symbol(&k->n->tab, name, 0, hi - 1, 1, &code);
     if (st != MLSYS_OK) k->st = st;
     return code;
 }
@@ -84,44 +77,36 @@ int64_t mlsi_nx_digit(mlsi_nest_check *k, int64_t number, int64_t below, int64_t
 
 /* ---- mixed radix ------------------------------------------------------------------------------------------------ */
 
-bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars, const int64_t *env,
-                   mlsi_radix *r) {
-    int64_t own[MLSI_RADIX_VARS], coef[MLSI_RADIX_VARS], *all, sum = 0;
-    if (n > MLSI_RADIX_VARS) return false;
-    mlsys_status st = MLSI_NEW_N(k->n->alloc, k->n->n_vars + 1, &all);
-    if (st != MLSYS_OK) return k->st = st, false;
-    memcpy(all, env, sizeof *all * (size_t)k->n->n_vars);
+bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars,
+                   const mlsi_nx_env *env, mlsi_radix *r) {
+    int64_t extent[MLSI_NX_VARS], coef[MLSI_NX_VARS], sum = 0;
+    mlsi_nx_env all = *env;
     for (int i = 0; i < n; i++)
-        all[vars[i]] = 0;
-    bool affine = mlsi_nx_subst(k, code, all) == 0;
+        all.of[vars[i]] = 0;
+    bool affine = mlsi_nx_subst(k, code, &all) == 0;
     for (int i = 0; i < n; i++) {
-        all[vars[i]] = 1;
-        coef[i] = k->n->vars[vars[i]].symbol < 0 ? 0 : mlsi_nx_subst(k, code, all);
-        all[vars[i]] = 0;
-        own[i] = mlsi_nx_subst(k, k->n->vars[vars[i]].extent, env);
-        sum = mlsi_nx_ix(k, '+', sum, mlsi_nx_ix(k, '*', coef[i], k->n->vars[vars[i]].code));
+        const mlsi_loop_var *v = &k->n->vars[vars[i]];
+        all.of[vars[i]] = 1;
+        coef[i] = v->symbol < 0 ? 0 : mlsi_nx_subst(k, code, &all);
+        all.of[vars[i]] = 0;
+        extent[i] = mlsi_nx_subst(k, v->extent, env);
+        sum = mlsi_nx_ix(k, '+', sum, mlsi_nx_ix(k, '*', coef[i], v->code));
     }
     for (int i = 0; i < n; i++)
-        all[vars[i]] = MLSI_NX_KEEP;
-    affine = affine && sum == mlsi_nx_subst(k, code, all);
-    mlsi_mem_free(k->n->alloc, all);
-    r->n = 0;
-    r->total = 1;
-    for (bool found = affine; found;) {
-        found = false;
-        for (int i = 0; i < n && !found; i++) {
-            if (coef[i] == 0 || coef[i] != r->total) continue;
-            r->var[r->n] = vars[i];
-            r->coef[r->n++] = coef[i];
-            r->total = mlsi_nx_ix(k, '*', r->total, own[i]);
-            coef[i] = 0;
-            found = true;
-        }
+        all.of[vars[i]] = MLSI_NX_KEEP;
+    affine = affine && sum == mlsi_nx_subst(k, code, &all);
+    *r = (mlsi_radix){.total = 1};
+    int left = n;
+    for (int i = 0; i < n; i++) /* a loop that turns once moves nothing */
+        left -= extent[i] == 1;
+    for (int i = 0; affine && i < n; i++) { /* begins anew whenever one has been found */
+        if (coef[i] == 0 || coef[i] != r->total) continue;
+        r->var[r->n] = vars[i];
+        r->coef[r->n++] = coef[i];
+        r->total = mlsi_nx_ix(k, '*', r->total, extent[i]);
+        coef[i] = 0;
+        left -= extent[i] != 1;
+        i = -1;
     }
-    for (int i = 0; i < n;
-         i++) { /* loops that never turn twice have no variable; they may not turn at all */
-        affine = affine && coef[i] == 0;
-        if (k->n->vars[vars[i]].symbol < 0) r->total = mlsi_nx_ix(k, '*', r->total, own[i]);
-    }
-    return affine && !mlsi_nx_stop(k);
+    return affine && left == 0 && !mlsi_nx_stop(k);
 }

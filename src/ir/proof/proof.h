@@ -58,14 +58,7 @@ typedef struct mlsi_proof_claim {
     mlsi_numerics numerics;
 } mlsi_proof_claim;
 
-void mlsi_certificate_init(mlsi_certificate *c, mlsi_alloc *a, const char *pass, mlsi_numerics m,
-                           int32_t func);
-mlsys_status mlsi_certificate_add(mlsi_certificate *c, int32_t before, int32_t after,
-                                  mlsi_reason by, const char *identity);
-void mlsi_certificate_free(mlsi_certificate *c);
-/* "%3 -> %1 identity mul_one": a line per pair. */
-void mlsi_certificate_print(const mlsi_certificate *c, mlsi_text *out);
-
+const char *mlsi_reason_name(mlsi_reason by);
 /* INTERNAL with "certificate of PASS, function NAME: %3 -> %1 (identity mul_one): why" when it does not hold. */
 mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_certificate *c);
 /* i-th listed identity, NULL past the end; the op that it is about. */

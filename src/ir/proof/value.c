@@ -262,8 +262,8 @@ static mlsys_status check_pair(mlsi_value_check *k, const mlsi_proof_pair *p) {
 static const char *const reasons[] = {"?",        "input",  "constant",   "same",    "copy",
                                       "identity", "folded", "decomposed", "inlined", "grouped"};
 
-static const char *reason_name(const mlsi_proof_pair *p) {
-    return p->by > 0 && p->by < sizeof reasons / sizeof reasons[0] ? reasons[p->by] : reasons[0];
+const char *mlsi_reason_name(mlsi_reason by) {
+    return by > 0 && by < sizeof reasons / sizeof reasons[0] ? reasons[by] : reasons[0];
 }
 
 static mlsys_status refused(const mlsi_value_check *k, const char *what) {
@@ -273,7 +273,7 @@ static mlsys_status refused(const mlsi_value_check *k, const char *what) {
 
 static mlsys_status refused_pair(const mlsi_value_check *k, const mlsi_proof_pair *p) {
     return mlsi_fail(MLSYS_E_INTERNAL, "certificate of %s, function %s: %%%d -> %%%d (%s%s%s): %s",
-                     k->claim->pass, k->before.name, p->before, p->after, reason_name(p),
+                     k->claim->pass, k->before.name, p->before, p->after, mlsi_reason_name(p->by),
                      p->identity ? " " : "", p->identity ? p->identity : "", k->why);
 }
 
@@ -365,32 +365,4 @@ mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_ce
     mlsi_mem_free(a, k.image);
     mlsi_mem_free(a, k.grouped);
     return st;
-}
-
-void mlsi_certificate_init(mlsi_certificate *c, mlsi_alloc *a, const char *pass, mlsi_numerics m,
-                           int32_t func) {
-    *c = (mlsi_certificate){.alloc = a, .pass = pass, .numerics = m, .func = func};
-}
-
-mlsys_status mlsi_certificate_add(mlsi_certificate *c, int32_t before, int32_t after,
-                                  mlsi_reason by, const char *identity) {
-    MLSI_TRY(MLSI_GROW(c->alloc, &c->pairs, &c->cap_pairs, c->n_pairs + 1));
-    c->pairs[c->n_pairs++] = (mlsi_proof_pair){before, after, by, identity};
-    return MLSYS_OK;
-}
-
-void mlsi_certificate_free(mlsi_certificate *c) {
-    mlsi_mem_free(c->alloc, c->pairs);
-    c->pairs = NULL;
-    c->n_pairs = c->cap_pairs = 0;
-}
-
-void mlsi_certificate_print(const mlsi_certificate *c, mlsi_text *out) {
-    mlsi_text_add(out, "certificate of %s, function %d, %lld values\n", c->pass, c->func,
-                  (long long)c->n_pairs);
-    for (int64_t i = 0; i < c->n_pairs; i++) {
-        const mlsi_proof_pair *p = &c->pairs[i];
-        mlsi_text_add(out, "  %%%d -> %%%d %s%s%s\n", p->before, p->after, reason_name(p),
-                      p->identity ? " " : "", p->identity ? p->identity : "");
-    }
 }
