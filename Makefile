@@ -126,7 +126,7 @@ LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
 .PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-llm bench-bins examples demo \
-        format format-check lint symbols fuzz fuzz-bins docs install uninstall dist clean help FORCE
+        format format-check lint symbols fuzz fuzz-bins fuzz-compiler docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
 lib: shared static $(OUT)/mlsys.pc cuda ## libmlsys.so, libmlsys.a, mlsys.pc
@@ -241,6 +241,11 @@ fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
 	$(MAKE) CONFIG=fuzz CC=clang fuzz-bins
 	@tools/run_fuzz.sh $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC)
 fuzz-bins: $(FUZZ_BIN)
+# COMPILE=k: every k-th batch of 60 graphs has its generated code compiled and run too, 0: none.
+N ?= 6000
+COMPILE ?= 1
+fuzz-compiler: $(OUT)/tests/fuzz/check_compiler ## random graphs by every road of the compiler: N=100000 FIRST=batch COMPILE=k
+	MLSYS_FUZZ_GRAPHS=$(N) MLSYS_FUZZ_FIRST=$(or $(FIRST),0) MLSYS_FUZZ_COMPILE=$(COMPILE) $<
 
 # ---- examples and benches: they see the public header only -----------------------------------
 PROGRAM_CFLAGS := -std=c11 -D_GNU_SOURCE $(FP) $(WARN) -Iinclude -Iexamples/support -MMD -MP $(CFLAGS_$(CONFIG)) $(CFLAGS)

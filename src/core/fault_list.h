@@ -377,12 +377,33 @@ MLSI_FAULT_ROW(PROVE_FACT_SIGN, "src/ir/graph/dims_prove.c", "unit/check_prove",
                "a fact is multiplied by what may be negative")
 MLSI_FAULT_ROW(PROVE_LOWER_END, "src/ir/loop/prove.c", "unit/check_nest",
                "only the upper end of a subscript is proved")
-MLSI_FAULT_ROW(MAP_OVERLAP, "src/ir/loop/prove_map.c", "unit/check_prove",
+MLSI_FAULT_ROW(MAP_OVERLAP, "src/ir/loop/prove_map.c", "unit/check_nest_maps",
                "digits of an index map may overlap")
-MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_prove",
+MLSI_FAULT_ROW(MAP_SHORT, "src/ir/loop/prove_map.c", "unit/check_nest_maps",
                "a guarded map counts as onto though its loops end before the bound")
-MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_prove",
+MLSI_FAULT_ROW(MAP_GAP, "src/ir/loop/prove_map.c", "unit/check_nest_maps",
+               "a guarded map counts as onto though there are gaps between its digits")
+MLSI_FAULT_ROW(MAP_RANGE, "src/ir/loop/prove_map.c", "unit/check_nest_maps",
+               "a row-major number counts as an element's though a subscript is out of its range")
+MLSI_FAULT_ROW(MAP_CONDITION, "src/ir/loop/prove_map.c", "unit/check_nest_maps",
                "a condition that cuts iterations away is overlooked")
+MLSI_FAULT_ROW(NEST_SCOPE, "src/ir/loop/verify_value.c", "unit/check_nest",
+               "a let or an accumulator is read outside the body that defines it")
+MLSI_FAULT_ROW(NEST_DTYPE, "src/ir/loop/verify_value.c", "unit/check_nest",
+               "dtypes of a nest's values need not fit")
+MLSI_FAULT_ROW(NEST_LOOP_KIND, "src/ir/loop/verify.c", "unit/check_nest",
+               "loops of tasks may be inside of others")
+MLSI_FAULT_ROW(NEST_TWICE, "src/ir/loop/verify_define.c", "unit/check_nest",
+               "a name of a nest is defined twice")
+MLSI_FAULT_ROW(NEST_INPUT, "src/ir/loop/verify.c", "unit/check_nest", "a nest writes an input")
+MLSI_FAULT_ROW(NEST_LOCAL, "src/ir/loop/verify_value.c", "unit/check_nest",
+               "threads share LOCAL memory")
+MLSI_FAULT_ROW(COVER_DATA, "src/ir/loop/prove_cover.c", "unit/check_nest",
+               "a store under a condition on data counts as writing each element")
+MLSI_FAULT_ROW(COVER_READ, "src/ir/loop/prove_cover.c", "unit/check_nest",
+               "a reduction may be read among its terms")
+MLSI_FAULT_ROW(HAZARD_BASE, "src/ir/loop/prove_hazard.c", "unit/check_nest_maps",
+               "accesses shifted against each other count as the same element's")
 MLSI_FAULT_ROW(SCHEDULE_MEETING, "src/ir/loop/schedule_access.c", "unit/check_schedule_random",
                "what lies one element further than a loop's stride is taken to be apart")
 MLSI_FAULT_ROW(SCHEDULE_ONE_SIDE, "src/ir/loop/schedule_access.c", "unit/check_schedule_random",

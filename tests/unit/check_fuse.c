@@ -144,6 +144,139 @@ static const fuse_case cases[] = {
      {F32, MLSYS_BOOL},
      {2, 2},
      {{3, 50}, {3, 50}}},
+    {"order of truth values",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,50]\n"
+     "  %1 = input \"m\" : bool[3,50]\n"
+     "  %2 = gt(%0, %0) : bool[3,50]\n"
+     "  %3 = lt(%2, %1) : bool[3,50]\n"
+     "  %4 = ge(%3, %2) : bool[3,50]\n"
+     "  %5 = le(%4, %1) : bool[3,50]\n"
+     "  %6 = gt(%5, %3) : bool[3,50]\n"
+     "  output \"a\" %3\n"
+     "  output \"b\" %6\n"
+     "}\n",
+     1,
+     2,
+     2,
+     {F32, MLSYS_BOOL},
+     {2, 2},
+     {{3, 50}, {3, 50}}},
+    {"a value a row beside its row",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[2,3,50]\n"
+     "  %1 = input \"r\" : f32[2,3,1]\n"
+     "  %2 = exp(%1) : f32[2,3,1]\n"
+     "  %3 = add(%0, %2) : f32[2,3,50]\n"
+     "  output \"r\" %2\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     2,
+     2,
+     {F32, F32},
+     {3, 3},
+     {{2, 3, 50}, {2, 3, 1}}},
+    {"sums of rows, read by column",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[7,7]\n"
+     "  %1 = exp(%0) : f32[7,7]\n"
+     "  %2 = reduce_sum(%1) {axes=[1]} : f32[7]\n"
+     "  %3 = div(%0, %2) : f32[7,7]\n"
+     "  %4 = mul(%3, %3) : f32[7,7]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     2,
+     1,
+     1,
+     {F32},
+     {2},
+     {{7, 7}}},
+    {"a softmax, read with its rows turned",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,3,40]\n"
+     "  %1 = softmax(%0) : f32[3,3,40]\n"
+     "  %2 = transpose(%1) {perm=[1,0,2]} : f32[3,3,40]\n"
+     "  %3 = add(%2, %0) : f32[3,3,40]\n"
+     "  %4 = mul(%3, %3) : f32[3,3,40]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {3},
+     {{3, 3, 40}}},
+    {"a row's sum, broadcast by a node of its own",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[6,40]\n"
+     "  %1 = reduce_sum(%0) {axes=[1], keep=true} : f32[6,1]\n"
+     "  %2 = broadcast(%1) {shape=[6,40]} : f32[6,40]\n"
+     "  %3 = sub(%0, %2) : f32[6,40]\n"
+     "  %4 = exp(%3) : f32[6,40]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {2},
+     {{6, 40}}},
+    {"a broadcast that others read before the group ends",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[6,40]\n"
+     "  %1 = input \"r\" : f32[6,1]\n"
+     "  %2 = exp(%1) : f32[6,1]\n"
+     "  %3 = broadcast(%2) {shape=[6,40]} : f32[6,40]\n"
+     "  %4 = scan(%3) {axis=1} : f32[6,40]\n"
+     "  %5 = sub(%0, %3) : f32[6,40]\n"
+     "  %6 = add(%5, %4) : f32[6,40]\n"
+     "  output \"y\" %6\n"
+     "}\n",
+     1,
+     2,
+     1,
+     {F32, F32},
+     {2, 2},
+     {{6, 40}, {6, 1}}},
+    {"a length that may be 0",
+     "symbol L 0 140 1\n"
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[5,L]\n"
+     "  %1 = exp(%0) : f32[5,L]\n"
+     "  %2 = mul(%1, %0) : f32[5,L]\n"
+     "  output \"y\" %2\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {2},
+     {{5, 37}}},
+    {"an axis of one taken away",
+     "symbol S 8 72 8\n"
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[1,S]\n"
+     "  %1 = input \"y\" : f32[S]\n"
+     "  %2 = reshape(%0) {shape=[S]} : f32[S]\n"
+     "  %3 = add(%1, %2) : f32[S]\n"
+     "  %4 = mul(%3, %2) : f32[S]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     2,
+     1,
+     {F32, F32},
+     {2, 1},
+     {{1, 40}, {40}}},
 };
 
 static int count_calls(mlsys_program program) {

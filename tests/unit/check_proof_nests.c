@@ -112,8 +112,9 @@ static const char *const groups[] = {
     "%5 = mul(%4, %2) : f32[B,L,6]\n%6 = reshape(%5) {shape=[B*L,2,3]} : f32[B*L,2,3]\n"
     "%7 = tanh(%6) : f32[B*L,2,3]\noutput \"\" %7\n",
     "%0 = input \"a\" : f32[2,3,5]\n%1 = input \"b\" : f32[2,3,5]\n%2 = input \"c\" : f32[2,3,5]\n"
-    "%3 = mul(%0, %1) : f32[2,3,5]\n%4 = reduce_sum(%3) {axes=[1, 2]} : f32[2]\n"
-    "%5 = iota() {dtype=f32, shape=[2]} : f32[2]\n%6 = add(%4, %5) : f32[2]\noutput \"\" %6\n",
+    "%3 = reverse(%0) {axes=[2]} : f32[2,3,5]\n%4 = mul(%0, %3) : f32[2,3,5]\n"
+    "%5 = reduce_sum(%4) {axes=[1, 2]} : f32[2]\n%6 = iota() {dtype=f32, shape=[2]} : f32[2]\n"
+    "%7 = add(%5, %6) : f32[2]\noutput \"\" %7\n",
     "%0 = input \"a\" : f32[9000]\n%1 = input \"b\" : f32[9000]\n%2 = input \"c\" : f32[9000]\n"
     "%3 = fma(%0, %1, %2) : f32[9000]\n%4 = gt(%3, %0) : bool[9000]\n"
     "%5 = select(%4, %3, %1) : f32[9000]\n%6 = cast(%5) {dtype=bf16} : bf16[9000]\n"

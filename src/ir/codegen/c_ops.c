@@ -84,6 +84,10 @@ static const op_text bool_texts[] = {
     {MLSI_OP_XOR, "($0 ^ $1)", "vm_xor($0, $1)", NULL, NULL},
     {MLSI_OP_EQ, "($0 == $1)", "vm_not(vm_xor($0, $1))", NULL, NULL},
     {MLSI_OP_NE, "($0 != $1)", "vm_xor($0, $1)", NULL, NULL},
+    {MLSI_OP_LT, "($0 < $1)", "vm_and(vm_not($0), $1)", NULL, NULL},
+    {MLSI_OP_LE, "($0 <= $1)", "vm_or(vm_not($0), $1)", NULL, NULL},
+    {MLSI_OP_GT, "($0 > $1)", "vm_and($0, vm_not($1))", NULL, NULL},
+    {MLSI_OP_GE, "($0 >= $1)", "vm_or($0, vm_not($1))", NULL, NULL},
     {MLSI_OP_SELECT, "($0 ? $1 : $2)", "vm_or(vm_and($0, $1), vm_and(vm_not($0), $2))", NULL, NULL},
 };
 

@@ -18,6 +18,7 @@ typedef struct prover {
     const mlsi_symtab *t;
     int n_facts, steps, looks;
     const mlsi_dim_fact *facts;
+    uint64_t used; /* facts, on the way to the goal that is looked at */
 } prover;
 
 /* ---- intervals whose ends INT64_MIN and INT64_MAX mean unbounded ------------------------------------------ */
@@ -187,17 +188,22 @@ static bool separate(const mlsi_symtab *t, const mlsi_expr *e, int32_t x, mlsi_e
 }
 
 static bool never_negative(prover *p, const mlsi_expr *e);
+static bool follows(prover *p, const mlsi_expr *e);
 
 static bool add_number(const mlsi_symtab *t, mlsi_expr *e, int64_t number) {
     mlsi_expr c = {.n = number != 0, .terms = {{.coef = number}}};
     return mlsi_expr_add(t, e, &c, 1);
 }
 
-/* a * x + b >= 0 at x = end? */
+/* a * x + b at x = end. */
+static bool value_at(const mlsi_symtab *t, const mlsi_expr *a, const mlsi_expr *end,
+                     const mlsi_expr *b, mlsi_expr *e) {
+    return mlsi_expr_multiply(t, a, end, e) == MLSI_FITS && mlsi_expr_add(t, e, b, 1);
+}
+
 static bool holds_at(prover *p, const mlsi_expr *a, const mlsi_expr *end, const mlsi_expr *b) {
     mlsi_expr e;
-    return mlsi_expr_multiply(p->t, a, end, &e) == MLSI_FITS && mlsi_expr_add(p->t, &e, b, 1) &&
-           never_negative(p, &e);
+    return value_at(p->t, a, end, b, &e) && never_negative(p, &e);
 }
 
 static bool symbol_ends(const mlsi_symtab *t, const mlsi_symbol *s, mlsi_expr *lo, mlsi_expr *hi) {
@@ -221,15 +227,16 @@ static bool bound_symbol(prover *p, const mlsi_symbol *s, const mlsi_expr *a, co
     return holds_at(p, a, &lo, b) && holds_at(p, a, &hi, b);
 }
 
-/* a * q + b >= 0 with b's divisor d: q at end / d. Where a = k * d that is k * end + b, else d * b + a * end, and since
- * the whole is an integer it may be up to d - 1 less than 0. */
+/* a * q + b >= 0 at q = end / d. Where a = k * d that is k * end + b, else d * b + a * end, and since the whole is an
+ * integer it may be up to d - 1 less than 0. Facts may speak of what was in the division. */
 static bool holds_at_quotient(prover *p, const mlsi_expr *a, const mlsi_expr *end,
                               const mlsi_expr *d, const mlsi_expr *b) {
-    mlsi_expr k, r, scaled;
-    if (mlsi_expr_divide(p->t, a, d, &k, &r) && r.n == 0) return holds_at(p, &k, end, b);
+    mlsi_expr k, r, scaled, e;
+    if (mlsi_expr_divide(p->t, a, d, &k, &r) && r.n == 0)
+        return value_at(p->t, &k, end, b, &e) && follows(p, &e);
     if (mlsi_expr_multiply(p->t, b, d, &scaled) != MLSI_FITS || !mlsi_expr_add(p->t, &scaled, d, 1))
         return false;
-    return add_number(p->t, &scaled, -1) && holds_at(p, a, end, &scaled);
+    return add_number(p->t, &scaled, -1) && value_at(p->t, a, end, &scaled, &e) && follows(p, &e);
 }
 
 static bool bound_floor(prover *p, const mlsi_atom *q, const mlsi_expr *a, const mlsi_expr *b) {
@@ -315,24 +322,36 @@ static bool fact_expr(const mlsi_symtab *t, const mlsi_dim_fact *fact, mlsi_expr
            add_number(t, f, -fact->least);
 }
 
-static bool follows(prover *p, const mlsi_expr *e, uint64_t used) {
-    mlsi_expr f, next;
-    if (never_negative(p, e)) return true;
-    for (int i = 0; i < p->n_facts && i < 64; i++) {
-        if (used >> i & 1 || !fact_expr(p->t, &p->facts[i], &f)) continue;
-        for (int u = 0; u < e->n; u++)
-            for (int v = 0; v < f.n; v++)
-                if (p->steps > 0 && cancel(p->t, e, &e->terms[u], &f, &f.terms[v], &next) &&
-                    follows(p, &next, used | (uint64_t)1 << i))
-                    return true;
-    }
+static bool follows_from(prover *p, const mlsi_expr *e, const mlsi_expr *f) {
+    mlsi_expr next;
+    for (int u = 0; u < e->n; u++)
+        for (int v = 0; v < f->n; v++)
+            if (p->steps > 0 && cancel(p->t, e, &e->terms[u], f, &f->terms[v], &next) &&
+                follows(p, &next))
+                return true;
     return false;
+}
+
+static bool follows(prover *p, const mlsi_expr *e) {
+    mlsi_expr f;
+    bool yes = never_negative(p, e);
+    for (int i = 0; i < p->n_facts && i < 64 && !yes; i++) {
+        uint64_t bit = (uint64_t)1 << i;
+        if (p->used & bit || !fact_expr(p->t, &p->facts[i], &f)) continue;
+        p->used |= bit;
+        yes = follows_from(p, e, &f);
+        p->used &= ~bit;
+    }
+    return yes;
 }
 
 bool mlsi_expr_prove(const mlsi_symtab *t, int n_facts, const mlsi_dim_fact *facts,
                      const mlsi_expr *e) {
     prover p = {.t = t, .n_facts = n_facts, .steps = STEPS, .looks = LOOKS, .facts = facts};
-    return follows(&p, e, 0);
+    mlsi_expr f;
+    for (int i = 0; i < n_facts; i++) /* a fact that is never so: nothing gets here */
+        if (fact_expr(t, &facts[i], &f) && expr_bounds(t, &f).hi < 0) return true;
+    return follows(&p, e);
 }
 
 bool mlsi_dim_prove(const mlsi_symtab *t, int n_facts, const mlsi_dim_fact *facts, int64_t big,

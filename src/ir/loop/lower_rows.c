@@ -220,6 +220,20 @@ static void find_row_axes(mlsi_lowering *d, const mlsi_type *kept) {
     }
 }
 
+/* Without reductions: the leading axes that all outputs have. */
+static int shared_axes(const mlsi_lowering *d) {
+    const mlsi_type *first = output_type(d, 0);
+    int rank = first->rank;
+    for (int64_t o = 1; o < d->f->n_outputs; o++) {
+        const mlsi_type *t = output_type(d, o);
+        int k = 0;
+        while (k < rank && k < t->rank && t->dims[k] == first->dims[k])
+            k++;
+        rank = k;
+    }
+    return rank;
+}
+
 /* The loops that everything shares: without reductions the outputs' own, else those of the reductions' results,
  * less trailing axes of extent 1. */
 static void find_rows(mlsi_lowering *d, const mlsi_node **first) {
@@ -228,7 +242,7 @@ static void find_rows(mlsi_lowering *d, const mlsi_node **first) {
         if (is_reduction(d, &d->f->nodes[i])) *first = &d->f->nodes[i];
     const mlsi_type *t = *first ? &d->f->values[(*first)->first_out].type : output_type(d, 0);
     d->space_rank = -1;
-    d->row_rank = t->rank;
+    d->row_rank = *first ? t->rank : shared_axes(d);
     while (*first && d->row_rank && t->dims[d->row_rank - 1] == 1)
         d->row_rank--;
     memcpy(d->row_extent, t->dims, sizeof d->row_extent);

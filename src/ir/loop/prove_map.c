@@ -161,7 +161,16 @@ static bool equal(const mlsi_facts *f, const mlsi_expr *a, const mlsi_expr *b) {
     return at_least(f, a, b, 0) && at_least(f, b, a, 0);
 }
 
-/* Is weight[to] times the condition's index the number of the digits from..to, and do these reach its bound? */
+/* a counts how often b is full. */
+static bool follows_on(const onto *o, const radix *a, const radix *b) {
+    mlsi_expr full;
+    return mlsi_fault(MLSI_FAULT_MAP_GAP) ||
+           (mlsi_expr_multiply(&o->n->tab, &b->weight, &b->count, &full) == MLSI_FITS &&
+            equal(o->f, &a->weight, &full));
+}
+
+/* Is weight[to] times the condition's index the number of the digits from..to, without gaps between these, and do they
+ * reach its bound? */
 static bool bounds_run(const onto *o, const int64_t condition[3], const radix *r, int from,
                        int to) {
     const mlsi_symtab *t = &o->n->tab;
@@ -173,7 +182,7 @@ static bool bounds_run(const onto *o, const int64_t condition[3], const radix *r
         for (int64_t k = 0; k < o->n->n_vars; k++)
             if (o->n->vars[k].symbol == r[i].symbol) v = mlsi_expr_of(t, o->n->vars[k].code);
         if (!v.n || mlsi_expr_multiply(t, &r[i].weight, &v, &e) != MLSI_FITS ||
-            !mlsi_expr_add(t, &sum, &e, 1) ||
+            !mlsi_expr_add(t, &sum, &e, 1) || (i > from && !follows_on(o, &r[i - 1], &r[i])) ||
             mlsi_expr_multiply(t, &counts, &r[i].count, &e) != MLSI_FITS)
             return false;
         counts = e;
@@ -201,6 +210,25 @@ static void match_conditions(onto *o, radix *r, int *n) {
                 o->matched |= (uint64_t)1 << c;
             }
     }
+}
+
+/* In an iteration of the region. */
+static mlsi_facts facts_inside(const onto *o) {
+    mlsi_facts f = *o->f;
+    for (int i = 0; i < o->r->n_vars; i++)
+        mlsi_facts_loop(&f, o->n->vars[o->r->vars[i]].extent);
+    for (int c = 0; c < o->r->n_conditions; c++)
+        mlsi_facts_range(&f, o->r->conditions[c][0], o->r->conditions[c][1],
+                         o->r->conditions[c][2]);
+    return f;
+}
+
+/* A row-major number names an element only where each subscript is in its own range. */
+static bool in_ranges(const onto *o, int rank, const int64_t *index, const int64_t *dims) {
+    const mlsi_facts f = facts_inside(o);
+    for (int d = 0; d < rank; d++)
+        if (!mlsi_prove_in_range(&f, 0, index[d], dims[d])) return false;
+    return true;
 }
 
 /* The axes' linear number runs over [0, product of dims) once: weights are the products of the counts behind them. */
@@ -258,6 +286,9 @@ static bool groups_onto(onto *o, int rank, const int64_t *index, const int64_t *
     for (int from = 0, to; from < rank; from = to) {
         to = group_end(o, rank, index, from);
         if (!axes_onto(o, to - from, index + from, dims + from)) return false;
+        if (to - from > 1 && !mlsi_fault(MLSI_FAULT_MAP_RANGE) &&
+            !in_ranges(o, to - from, index + from, dims + from))
+            return false;
     }
     return true;
 }

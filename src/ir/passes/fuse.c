@@ -22,6 +22,7 @@ static mlsys_status find_uses(fuse_pass *p) {
     MLSI_TRY(MLSI_NEW_N(a, values, &s->last_use));
     MLSI_TRY(MLSI_NEW_N(a, nodes, &s->group_of));
     MLSI_TRY(MLSI_NEW_N(a, nodes, &s->wanted));
+    MLSI_TRY(MLSI_NEW_N(a, nodes, &s->aligned));
     MLSI_TRY(MLSI_NEW_N(a, nodes, &s->edges));
     for (int64_t n = 0; n < s->f->n_nodes; n++)
         s->edges[n + 1] = s->edges[n] + s->f->nodes[n].n_in;
@@ -160,9 +161,16 @@ static mlsys_status emit_call(mlsi_rewrite *rw, const mlsi_fusion *u, int32_t fu
     return MLSYS_OK;
 }
 
+/* Movement of a value that is not there, as it is inside a group: nobody else reads it. */
+static bool moves_inside(const mlsi_rewrite *rw, const mlsi_node *node) {
+    if (!mlsi_fuse_is_movement(node->op) || !node->n_in) return false;
+    return rw->old.values[node->in[0]].kind == MLSI_VALUE_NODE && rw->map[node->in[0]] < 0;
+}
+
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     const fuse_pass *p = rw->user;
     int32_t n = (int32_t)(node - rw->old.nodes), group = p->s.group_of[n];
+    if (group < 0 && moves_inside(rw, node)) return out[0] = -1, MLSYS_OK;
     if (group < 0) return mlsi_rewrite_keep(rw, node, out);
     const mlsi_fusion *u = &p->groups[group];
     mlsi_rewrite_by(rw, MLSI_BY_GROUPED, NULL);
@@ -186,8 +194,8 @@ mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
         st = ctx->report->fusion.st;
     }
     if (st == MLSYS_OK && p.n_groups) st = mlsi_rewrite_run(ctx, func, visit, &p);
-    void *owned[] = {p.s.facts, p.s.first_use, p.s.last_use, p.s.group_of, p.s.wanted,
-                     p.s.edges, p.s.edge_why,  p.groups,     p.func_of};
+    void *owned[] = {p.s.facts,   p.s.first_use, p.s.last_use, p.s.group_of, p.s.wanted,
+                     p.s.aligned, p.s.edges,     p.s.edge_why, p.groups,     p.func_of};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         mlsi_mem_free(g->alloc, owned[i]);
     return st;

@@ -49,6 +49,8 @@ typedef struct mlsi_fuse_state {
     int32_t *first_use,
         *last_use; /* per value: nodes; first_use INT32_MAX, last_use -1 = none; outputs: n_nodes */
     bool *wanted;  /* per node: a member reads it (scratch of the group being made) */
+    int8_t *
+        aligned; /* per wanted node: so many leading indices at which it is read are those of space */
     int32_t *edges;    /* per node: its first operand's number among all operands */
     uint8_t *edge_why; /* per operand: mlsi_fuse_why; the last attempt's with the reader inside */
 } mlsi_fuse_state;

@@ -130,8 +130,8 @@ static bool starts_rows(const mlsi_fusion *u, int rows) {
 }
 
 /* May the node be part of the group, by shapes? Reductions fix the rows. */
-static mlsi_fuse_why shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, const mlsi_node *node,
-                                role r) {
+static mlsi_fuse_why shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t n, role r) {
+    const mlsi_node *node = &s->f->nodes[n];
     const mlsi_type *out = type_of(s, node->first_out);
     if (r == ROLE_ELEMENT && same_dims(out, &u->space)) return MLSI_FUSE_JOINED;
     if (r == ROLE_MOVEMENT)
@@ -140,37 +140,100 @@ static mlsi_fuse_why shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, const 
         return MLSI_FUSE_SHAPES;
     int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node, r);
     if (r == ROLE_ELEMENT && rows < 0) return MLSI_FUSE_SHAPES;
-    if (!starts_rows(u, rows)) return MLSI_FUSE_ROWS;
+    if (!starts_rows(u, rows) || (r != ROLE_ELEMENT && s->aligned[n] < rows)) return MLSI_FUSE_ROWS;
     u->row_rank = rows;
     return MLSI_FUSE_JOINED;
+}
+
+static bool is_member(const mlsi_fusion *u, int32_t node) {
+    for (int i = 0; i < u->n_nodes; i++)
+        if (u->nodes[i] == node) return true;
+    return false;
+}
+
+static bool reads(const mlsi_node *node, int32_t v) {
+    for (int i = 0; i < node->n_in; i++)
+        if (node->in[i] == v) return true;
+    return false;
+}
+
+/* Are all readers of a value before `end` members? Movement stays outside too where somebody outside reads it, and stands
+ * there before the group: then it counts as one of those. */
+static bool only_members_read(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t v,
+                              int32_t end) {
+    for (int32_t n = s->first_use[v]; n <= s->last_use[v] && n < end; n++) {
+        const mlsi_node *node = &s->f->nodes[n];
+        if (!reads(node, v)) continue;
+        if (!is_member(u, n)) return false;
+        if (mlsi_fuse_is_movement(node->op) &&
+            (s->last_use[node->first_out] == s->f->n_nodes ||
+             !only_members_read(s, u, node->first_out, (int32_t)s->f->n_nodes)))
+            return false;
+    }
+    return true;
 }
 
 /* Everybody outside that reads the node's result comes after the group. */
 static bool outside_is_later(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t node,
                              int32_t root) {
     int32_t v = s->f->nodes[node].first_out;
-    if (s->first_use[v] > root) return true;
-    for (int32_t n = s->first_use[v]; n <= s->last_use[v] && n < root; n++) {
-        bool reads = false, member = false;
-        for (int i = 0; i < s->f->nodes[n].n_in; i++)
-            reads |= s->f->nodes[n].in[i] == v;
-        for (int i = 0; reads && i < u->n_nodes; i++)
-            member |= u->nodes[i] == n;
-        if (reads && !member) return false;
-    }
-    return true;
+    return s->first_use[v] > root || only_members_read(s, u, v, root);
 }
 
-static void want_operands(mlsi_fuse_state *s, const mlsi_node *node, bool want) {
+/* ---- rows stay rows -------------------------------------------------------------------------------------------- */
+
+static int equal_lead(const mlsi_type *a, const mlsi_type *b) {
+    int n = 0;
+    while (n < a->rank && n < b->rank && a->dims[n] == b->dims[n])
+        n++;
+    return n;
+}
+
+/* So many leading indices of operand i are those of the node's result. */
+static int kept_indices(const mlsi_fuse_state *s, const mlsi_node *node, int i) {
+    const mlsi_type *in = type_of(s, node->in[i]), *out = type_of(s, node->first_out);
+    const mlsi_attr_slice *slice = node->attrs;
+    const mlsi_attr_transpose *turn = node->attrs;
+    int same = equal_lead(in, out), n = 0;
+    switch (node->op) {
+    case MLSI_OP_SLICE:
+        while (n < same && slice->steps.v[n] == 1)
+            n++;
+        return n;
+    case MLSI_OP_TRANSPOSE:
+        while (n < same && turn->perm.v[n] == n)
+            n++;
+        return n;
+    case MLSI_OP_RESHAPE: return same;
+    default: break;
+    }
+    if (role_of(node->op) == ROLE_REDUCTION) return rows_of_reduction(s, node);
+    return in->rank != out->rank ? 0 : role_of(node->op) == ROLE_ROWS ? in->rank - 1 : same;
+}
+
+static void want_operands(mlsi_fuse_state *s, int32_t member) {
+    const mlsi_node *node = &s->f->nodes[member];
     for (int i = 0; i < node->n_in; i++) {
         const mlsi_value_def *def = node->in[i] < 0 ? NULL : &s->f->values[node->in[i]];
-        if (def && def->kind == MLSI_VALUE_NODE) s->wanted[def->index] = want;
+        if (!def || def->kind != MLSI_VALUE_NODE) continue;
+        int kept = kept_indices(s, node, i);
+        if (kept > s->aligned[member]) kept = s->aligned[member];
+        if (!s->wanted[def->index] || kept < s->aligned[def->index])
+            s->aligned[def->index] = (int8_t)kept;
+        s->wanted[def->index] = true;
+    }
+}
+
+static void forget_operands(mlsi_fuse_state *s, const mlsi_node *node) {
+    for (int i = 0; i < node->n_in; i++) {
+        const mlsi_value_def *def = node->in[i] < 0 ? NULL : &s->f->values[node->in[i]];
+        if (def && def->kind == MLSI_VALUE_NODE) s->wanted[def->index] = false;
     }
 }
 
 static void take(mlsi_fuse_state *s, mlsi_fusion *u, int32_t node) {
     u->nodes[u->n_nodes++] = node;
-    want_operands(s, &s->f->nodes[node], true);
+    want_operands(s, node);
 }
 
 static mlsi_fuse_why may_begin(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
@@ -182,7 +245,8 @@ static mlsi_fuse_why may_begin(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u)
     if (why != MLSI_FUSE_JOINED) return why;
     u->space = *type_of(s, r == ROLE_REDUCTION ? node->in[0] : node->first_out);
     u->row_rank = u->space.rank;
-    return u->space.rank ? shapes_fit(s, u, node, r) : MLSI_FUSE_AXES;
+    s->aligned[root] = MLSYS_MAX_DIMS;
+    return u->space.rank ? shapes_fit(s, u, root, r) : MLSI_FUSE_AXES;
 }
 
 static mlsi_fuse_why may_join(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t n, int32_t root) {
@@ -193,16 +257,10 @@ static mlsi_fuse_why may_join(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t 
     mlsi_fuse_why why = node_fits(s, node);
     if (why != MLSI_FUSE_JOINED) return why;
     if (r != ROLE_MOVEMENT && !outside_is_later(s, u, n, root)) return MLSI_FUSE_EARLIER;
-    return shapes_fit(s, u, node, r);
+    return shapes_fit(s, u, n, r);
 }
 
 /* ---- values of a group ----------------------------------------------------------------------------------------- */
-
-static bool is_member(const mlsi_fusion *u, int32_t node) {
-    for (int i = 0; i < u->n_nodes; i++)
-        if (u->nodes[i] == node) return true;
-    return false;
-}
 
 static bool is_scalar_const(const mlsi_fuse_state *s, int32_t v) {
     const mlsi_value_def *def = &s->f->values[v];
@@ -341,7 +399,7 @@ static void collect(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
         }
     }
     for (int i = 0; i < u->n_nodes; i++)
-        want_operands(s, &s->f->nodes[u->nodes[i]], false);
+        forget_operands(s, &s->f->nodes[u->nodes[i]]);
 }
 
 bool mlsi_fuse_grow(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {

@@ -100,16 +100,18 @@ static bool takes_each(mlsi_nest_check *k, loops *l, int64_t code, int64_t exten
         if (moves) axis[m++] = v;
     }
     if (!mlsi_nx_radix(k, code, m, axis, &l->own, r)) return false;
-    for (int i = 0; i < l->n && r->total != extent; i++) {
-        const mlsi_loop_var *v = &k->n->vars[l->vars[i]];
-        if (l->used[i] || v->symbol >= 0) continue;
-        l->used[i] = mlsi_nx_ix(k, '*', r->total, v->extent) == extent;
-        if (l->used[i]) r->total = extent;
-    }
-    mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', r->total, extent), &lo, &hi);
     bool cut = false;
     for (int32_t p = k->parent[l->s]; p != l->body && p >= 0; p = k->parent[p])
         cut |= stmt(k, p)->kind == MLSI_LS_IF && is_cut(stmt(k, p), code, extent);
+    for (int i = 0; i < l->n && r->total != extent; i++) {
+        const mlsi_loop_var *v = &k->n->vars[l->vars[i]];
+        if (l->used[i] || v->symbol >= 0) continue;
+        int64_t total = mlsi_nx_ix(k, '*', r->total, v->extent);
+        mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', total, extent), &lo, &hi);
+        l->used[i] = total == extent || (cut && lo >= 0);
+        if (l->used[i]) r->total = total;
+    }
+    mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', r->total, extent), &lo, &hi);
     return r->total == extent || (cut && lo >= 0);
 }
 

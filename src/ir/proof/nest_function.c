@@ -148,13 +148,16 @@ static int64_t linear(mlsi_nest_check *k, const int64_t *dims, const int64_t *in
     return n;
 }
 
-/* Row-major digits of a number of the space dims[from..to). */
+/* Row-major digits of a number of the space dims[from..to). The highest one that can differ from 0 has no end of its own. */
 static void digits(mlsi_nest_check *k, int64_t n, const int64_t *dims, int from, int to,
                    int64_t *out) {
-    for (int i = from; i < to; i++)
-        out[i] = dims[i] == 1
-                     ? 0
-                     : mlsi_nx_digit(k, n, product(k, dims, i + 1, to), i == from ? 0 : dims[i]);
+    bool highest = true;
+    for (int i = from; i < to; i++) {
+        out[i] = 0;
+        if (dims[i] == 1) continue;
+        out[i] = mlsi_nx_digit(k, n, product(k, dims, i + 1, to), highest ? 0 : dims[i]);
+        highest = false;
+    }
 }
 
 /* Row-major numbers are kept. Where leading axes of both hold equally many elements, they are kept apart, so that symbolic
