@@ -189,8 +189,10 @@ mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
     mlsys_status st = find_uses(&p);
     if (st == MLSYS_OK) st = find_groups(&p);
     if (st == MLSYS_OK && p.n_groups) st = make_funcs(&p, g);
-    if (st == MLSYS_OK && ctx->report)
+    if (st == MLSYS_OK && ctx->report) {
         mlsi_fuse_report(&p.s, p.groups, p.func_of, p.n_groups, &ctx->report->fusion);
+        st = ctx->report->fusion.st;
+    }
     if (st == MLSYS_OK && p.n_groups) st = mlsi_rewrite_run(ctx, func, visit, &p);
     void *owned[] = {p.s.facts,   p.s.first_use, p.s.last_use, p.s.group_of, p.s.wanted,
                      p.s.aligned, p.s.edges,     p.s.edge_why, p.groups,     p.func_of};
