@@ -69,13 +69,13 @@ static const why_case cases[] = {
        "  %2 = reduce_sum(%1) {axes=[0]} : f32[8]\n"
        "  output \"y\" %2\n",
      "%1 exp f32[4,8] -> %2 reduce_sum f32[8]: rows differ: reduce_sum does not go over the "
-     "kernel's trailing axes\n",
+     "kernel's rows\n",
      NULL},
     {X "  %1 = softmax(%0) {axis=0} : f32[4,8]\n"
        "  %2 = exp(%1) : f32[4,8]\n"
        "  output \"y\" %2\n",
      "%1 softmax f32[4,8] -> %2 exp f32[4,8]: rows differ: softmax does not go over the kernel's "
-     "trailing axes\n",
+     "rows\n",
      NULL},
     {X "  %1 = reshape(%0) {shape=[32]} : f32[32]\n"
        "  %2 = exp(%1) : f32[32]\n"
