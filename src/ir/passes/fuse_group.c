@@ -38,6 +38,7 @@ static role role_of(mlsi_op op) {
     case MLSI_OP_RELU:
     case MLSI_OP_GELU:
     case MLSI_OP_SILU: return ROLE_ELEMENT;
+    case MLSI_OP_BARRIER: /* what stands behind it is computed again, at its own place in time */
     case MLSI_OP_REM:
     case MLSI_OP_MOD:
     case MLSI_OP_BITCAST: return ROLE_NONE;
