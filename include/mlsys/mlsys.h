@@ -135,7 +135,12 @@ enum {
     MLSYS_DUMP_KERNELS = 2, /* one line per step: kernel, operands, buffers */
     MLSYS_DUMP_COST = 3,    /* JSON: flops, bytes, transcendentals per step and in total */
     MLSYS_DUMP_MEMPLAN = 4, /* JSON: offset, bytes, first and last step of each buffer */
-    MLSYS_DUMP_MEMMAP = 5   /* the same as an SVG picture */
+    MLSYS_DUMP_MEMMAP = 5,  /* the same as an SVG picture */
+    MLSYS_DUMP_FUSION =
+        6, /* kernels of several nodes, bytes before and after, why other neighbours stay apart */
+    MLSYS_DUMP_CODE = 7,   /* C of each generated kernel, against src/cpu/gen.h */
+    MLSYS_DUMP_PASSES = 8, /* milliseconds of each pass and of what follows, nodes after it */
+    MLSYS_DUMP_PICTURE = 9 /* the graph as an SVG picture, nodes coloured by kernel */
 };
 enum { MLSYS_LOG_ERROR = 1, MLSYS_LOG_WARN = 2, MLSYS_LOG_INFO = 3, MLSYS_LOG_DEBUG = 4 };
 

@@ -343,6 +343,12 @@ MLSI_FAULT_ROW(SCHEDULE_LAST_TILE, "src/ir/loop/schedule_loops.c", "unit/check_s
                "a ragged last tile is left out")
 MLSI_FAULT_ROW(SCHEDULE_SPLIT_STRIDE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
                "tiles of a split overlap by one")
+MLSI_FAULT_ROW(FUSE_SILENT, "src/ir/passes/fuse_group.c", "unit/check_fuse_report",
+               "of a producer that may not join nothing is told")
+MLSI_FAULT_ROW(FUSE_SIDE, "src/ir/passes/fuse_group.c", "unit/check_fuse_report",
+               "what is wrong with the reader is told of the producer")
+MLSI_FAULT_ROW(FUSE_REPORT_BYTES, "src/ir/passes/fuse_report.c", "unit/check_fuse_report",
+               "bytes before a fusion leave out what nodes write")
 MLSI_FAULT_ROW(SCHEDULE_FUSE_SWAPPED, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
                "quotient and remainder of a fused loop change places")
 MLSI_FAULT_ROW(SCHEDULE_DEPENDENCE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",

@@ -1,6 +1,8 @@
 /* compile: copy the graph, run the passes, lower. */
 #include "run/program.h"
 
+#include "core/trace.h"
+
 #include <string.h>
 
 #if defined(MLSI_DEBUG) && MLSI_DEBUG
@@ -69,6 +71,7 @@ void mlsi_program_free(mlsi_program *p) {
         mlsi_mem_free(a, p->routines[i].alias_input);
     }
     mlsi_generated_free(p);
+    mlsi_compile_report_free(&p->report, a);
     mlsi_mem_free(a, p->packed);
     mlsi_mem_free(a, p->routines);
     mlsi_mem_free(a, p->packs);
@@ -82,6 +85,8 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
     mlsi_pass_ctx pass = {&p->graph,    p->device,   p->backend,
                           p->isa_limit, p->numerics, o->fuse_least};
     pass.prove = p->prove;
+    pass.report = &p->report;
+    MLSI_TRY(mlsi_compile_report_init(&p->report, p->graph.alloc));
     MLSI_TRY(mlsi_graph_verify(g));
     /* All symbols, in their order, so that one that nothing uses can still be named. */
     for (int64_t i = 0; i < g->symbols.n_symbols; i++) {
@@ -98,7 +103,10 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
                          MLSI_MAX_ARGS);
     MLSI_TRY(mlsi_passes_run(&pass, o->passes_off, o->verify));
     MLSI_TRY(mlsi_generate(p));
-    return mlsi_lower_program(p);
+    int64_t start = mlsi_now_ns();
+    mlsys_status st = mlsi_lower_program(p);
+    p->report.lower_ns = mlsi_now_ns() - start;
+    return st;
 }
 
 mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device *device,

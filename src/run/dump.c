@@ -67,7 +67,7 @@ static void dump_steps(const mlsi_program *p, mlsi_text *out) {
             const mlsi_step *s = &r->steps[i];
             const mlsi_node *node = &f->nodes[s->node];
             mlsi_text_add(out, "%5lld  %-20s %-32s", (long long)i, mlsi_op_name(s->op),
-                          s->kernel ? s->kernel->name : "reference");
+                          mlsi_step_name(p, node, s));
             for (int j = 0; j < node->n_in; j++)
                 if (node->in[j] >= 0)
                     mlsi_text_add(out, " %%%d@%d", node->in[j], r->slot_of[node->in[j]]);
@@ -94,9 +94,9 @@ static void dump_cost(const mlsi_program *p, const mlsi_bound *b, mlsi_text *out
                       "\"transcendentals\":%llu,\"bytes_read\":%llu,\"bytes_written\":%llu,"
                       "\"flops_per_byte\":%.4g}",
                       i ? "," : "", (long long)i, mlsi_op_name(s->op),
-                      s->kernel ? s->kernel->name : "reference", (unsigned long long)c.flops,
-                      (unsigned long long)c.transcendentals, (unsigned long long)c.bytes_read,
-                      (unsigned long long)c.bytes_written,
+                      mlsi_step_name(p, &p->graph.funcs[r->func].nodes[s->node], s),
+                      (unsigned long long)c.flops, (unsigned long long)c.transcendentals,
+                      (unsigned long long)c.bytes_read, (unsigned long long)c.bytes_written,
                       bytes ? (double)c.flops / (double)bytes : 0.0);
         add_cost(&total, &c);
     }
@@ -186,6 +186,8 @@ mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_te
         dump_steps(p, out);
         return out->st;
     }
+    if (what == MLSYS_DUMP_PICTURE) return mlsi_program_picture(p, out);
+    if (mlsi_dump_compiling(p, what, out)) return out->st;
     if (what != MLSYS_DUMP_COST && what != MLSYS_DUMP_MEMPLAN && what != MLSYS_DUMP_MEMMAP)
         return mlsi_fail(MLSYS_E_ARG, "program_dump: what = %d is not an MLSYS_DUMP_* value", what);
     MLSI_TRY(mlsi_bound_create(p, &b));

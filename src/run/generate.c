@@ -1,6 +1,8 @@
 /* Generated kernels of a program: one module with a function per fused function. */
 #include "run/program.h"
 
+#include "core/trace.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +24,16 @@ static bool has_own_loops(const mlsi_func *f) {
 
 static void kernel_name(int32_t func, char *name, size_t size) {
     snprintf(name, size, "mlsi_k%d", (int)func);
+}
+
+/* Keeps the thread's sentence. */
+static mlsys_status refuse(const mlsi_program *p, mlsi_generated *k) {
+    const char *why = mlsys_last_error();
+    size_t n = strlen(why) + 1;
+    if (k->refused) return MLSYS_OK;
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, (int64_t)n, &k->refused));
+    memcpy(k->refused, why, n);
+    return MLSYS_OK;
 }
 
 /* Loops, their proof where one is asked for, and text; a refusal leaves the function to its steps: what is not proved is not
@@ -50,6 +62,7 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
                  "%s is not one kernel: %s", f->name, mlsys_last_error());
         mlsi_nest_free(&k->nest);
         k->made = false;
+        if (st != MLSYS_E_NOMEM) st = refuse(p, k);
     }
     mlsi_text_free(&own);
     mlsi_graph_truncate(&p->graph, n_funcs);
@@ -65,9 +78,25 @@ static void bind_functions(mlsi_program *p) {
     }
 }
 
+/* Only a lack of memory is a failure: the functions run as steps otherwise. */
+static mlsys_status load(mlsi_program *p, const char *text) {
+    mlsys_status st = p->backend->load(p->graph.alloc, text, p->isa_limit, &p->module);
+    if (st == MLSYS_OK) {
+        bind_functions(p);
+        return MLSYS_OK;
+    }
+    mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "compile", "no generated kernels: %s",
+             mlsys_last_error());
+    if (st == MLSYS_E_NOMEM) return st;
+    for (int64_t f = 0; f < p->graph.n_funcs; f++)
+        if (p->generated[f].made) MLSI_TRY(refuse(p, &p->generated[f]));
+    return MLSYS_OK;
+}
+
 mlsys_status mlsi_generate(mlsi_program *p) {
     mlsi_alloc *a = p->graph.alloc;
     bool *fused = NULL, any = false;
+    const int64_t start = mlsi_now_ns();
     mlsi_text text;
     MLSI_TRY(MLSI_NEW_N(a, p->graph.n_funcs + 1, &fused));
     find_fused(p, fused);
@@ -80,23 +109,20 @@ mlsys_status mlsi_generate(mlsi_program *p) {
     for (int32_t f = 0; st == MLSYS_OK && p->generated && f < n_funcs; f++)
         if (fused[f]) st = generate_func(p, f, &text);
     if (st == MLSYS_OK) st = text.st;
-    if (st == MLSYS_OK && text.len) {
-        mlsys_status loaded = p->backend->load(a, text.data, p->isa_limit, &p->module);
-        if (loaded == MLSYS_OK)
-            bind_functions(p);
-        else
-            mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "compile", "no generated kernels: %s",
-                     mlsys_last_error());
-        if (loaded == MLSYS_E_NOMEM) st = loaded;
-    }
+    int64_t loading = mlsi_now_ns();
+    p->report.generate_ns = loading - start;
+    if (st == MLSYS_OK && text.len) st = load(p, text.data);
+    p->report.load_ns = mlsi_now_ns() - loading;
     mlsi_text_free(&text);
     mlsi_mem_free(a, fused);
     return st;
 }
 
 void mlsi_generated_free(mlsi_program *p) {
-    for (int64_t f = 0; p->generated && f < p->graph.n_funcs; f++)
+    for (int64_t f = 0; p->generated && f < p->graph.n_funcs; f++) {
         if (p->generated[f].made) mlsi_nest_free(&p->generated[f].nest);
+        mlsi_mem_free(p->graph.alloc, p->generated[f].refused);
+    }
     mlsi_mem_free(p->graph.alloc, p->generated);
     if (p->module) p->backend->unload(p->graph.alloc, p->module);
 }
@@ -105,6 +131,19 @@ const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *
     if (node->op != MLSI_OP_CALL || !p->generated) return NULL;
     const mlsi_generated *k = &p->generated[((const mlsi_attr_control *)node->attrs)->fn1];
     return k->fn ? k : NULL;
+}
+
+const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const mlsi_step *s) {
+    if (s->kernel) return s->kernel->name;
+    if (node->op == MLSI_OP_CALL) /* of a function that is one kernel, or whose steps run */
+        return p->graph.funcs[((const mlsi_attr_control *)node->attrs)->fn1].name;
+    return node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE ? "control flow" : "reference";
+}
+
+mlsys_status mlsi_generated_text(const mlsi_program *p, int32_t func, mlsi_text *out) {
+    char name[32];
+    kernel_name(func, name, sizeof name);
+    return mlsi_codegen_c(&p->generated[func].nest, name, out);
 }
 
 /* ---- run ------------------------------------------------------------------------------------------------- */

@@ -54,6 +54,7 @@ typedef struct mlsi_generated {
     mlsi_nest nest;
     int64_t tasks;  /* index expression of the nest */
     mlsi_gen_fn fn; /* NULL: no code; the function's own steps run */
+    char *refused;  /* why there is none, NULL when there is */
 } mlsi_generated;
 
 typedef struct mlsi_pack {
@@ -98,6 +99,7 @@ typedef struct mlsi_program {
     uint64_t packed_bytes;
     mlsi_generated *generated; /* per function; NULL: none is fused */
     mlsi_module *module;
+    mlsi_compile_report report;
     mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
     int64_t n_const_ranges;
 } mlsi_program;
@@ -198,6 +200,10 @@ mlsys_status mlsi_generate(mlsi_program *p);
 void mlsi_generated_free(mlsi_program *p);
 /* The generated kernel that a call node is, or NULL. */
 const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node);
+/* The kernel that a step is, for people: a row of the backend's table, a fused function, or how else the step runs. */
+const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const mlsi_step *s);
+/* C text of a generated kernel, as it was compiled. */
+mlsys_status mlsi_generated_text(const mlsi_program *p, int32_t func, mlsi_text *out);
 /* Work memory of a generated kernel on a pool of threads; binding: a value per symbol of the program. */
 mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
                                  const int64_t *binding, uint64_t *bytes);
@@ -256,6 +262,11 @@ mlsys_status mlsi_find_nonfinite(const mlsi_graph *g, mlsi_stream *s, int n_in,
 /* eager.c: one op, now. */
 mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in,
                             int n_out, mlsys_tensor *inout);
+
+/* dump_compile.c: fusion, generated C, times of compiling. False: what is none of these. */
+bool mlsi_dump_compiling(const mlsi_program *p, int32_t what, mlsi_text *out);
+/* picture.c: main as SVG, a box per node, coloured by the kernel that computes it. */
+mlsys_status mlsi_program_picture(const mlsi_program *p, mlsi_text *out);
 
 /* dump.c */
 mlsys_status mlsi_program_dump_text(const mlsi_program *p, int32_t what, mlsi_text *out);

@@ -54,6 +54,25 @@ for program in "$OUT"/examples/*; do
             echo "SKIP: finetune of SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
         fi
         ;;
+    explain)
+        "$program" --help >/dev/null
+        ! "$program" --level none >/dev/null 2>&1 || { echo "explain: an unknown level was accepted"; exit 1; }
+        "$program" --fuse always --picture "$OUT/tests/graph.svg" --map "$OUT/tests/map.svg" >"$OUT/tests/explain.out" ||
+            { echo "explain failed:"; cat "$OUT/tests/explain.out"; exit 1; }
+        grep -q "</svg>" "$OUT/tests/graph.svg" && grep -q "</svg>" "$OUT/tests/map.svg" ||
+            { echo "explain: no pictures"; exit 1; }
+        printf 'mlsys-ir 1\nfunctions 1\nfunc 0 "main" {\n  %%0 = input "x" : f32[4]\n  %%1 = exp(%%0) : f32[4]\n  output "y" %%1\n}\n' \
+            >"$OUT/tests/explain.ir"
+        "$program" --program "$OUT/tests/explain.ir" --level kernels | grep -q exp ||
+            { echo "explain: no step of the program"; exit 1; }
+        if [ -n "${MLSYS_MODEL_SMOLLM2:-}" ]; then
+            "$program" --model "$MLSYS_MODEL_SMOLLM2" --level fusion >"$OUT/tests/explain.out" ||
+                { echo "explain failed on SmolLM2"; exit 1; }
+            grep -q "kernels of several nodes" "$OUT/tests/explain.out" || { echo "explain: no report of SmolLM2"; exit 1; }
+        else
+            echo "SKIP: explain of SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
+        fi
+        ;;
     train)
         "$program" --help >/dev/null
         ! "$program" --data /nonexistent 2>"$OUT/tests/train.err" ||

@@ -226,7 +226,7 @@ static uint64_t run_graph(world *w, mlsys_graph g, uint64_t h) {
     OK(mlsys_release(narrow));
     TRY(mlsys_graph_compile(back, w->device, NULL, &p), 1);
     TRY(mlsys_program_cost(p, 0, NULL, NULL, &cost), 1);
-    for (int what = MLSYS_DUMP_GRAPH; what <= MLSYS_DUMP_MEMMAP; what++)
+    for (int what = MLSYS_DUMP_GRAPH; what <= MLSYS_DUMP_PICTURE; what++)
         TRY(mlsys_program_dump(p, what, text, sizeof text, NULL), 1);
     TRY(mlsys_program_reserve(p, w->stream, 0, NULL, NULL), 0);
     for (int turn = 0; turn < 3; turn++) {

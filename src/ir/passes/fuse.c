@@ -3,6 +3,7 @@
 #include "core/faults.h"
 #include "ir/passes/fuse.h"
 
+#include <stdio.h>
 #include <string.h>
 
 typedef struct fuse_pass {
@@ -22,6 +23,11 @@ static mlsys_status find_uses(fuse_pass *p) {
     MLSI_TRY(MLSI_NEW_N(a, nodes, &s->group_of));
     MLSI_TRY(MLSI_NEW_N(a, nodes, &s->wanted));
     MLSI_TRY(MLSI_NEW_N(a, nodes, &s->aligned));
+    MLSI_TRY(MLSI_NEW_N(a, nodes, &s->edges));
+    for (int64_t n = 0; n < s->f->n_nodes; n++)
+        s->edges[n + 1] = s->edges[n] + s->f->nodes[n].n_in;
+    MLSI_TRY(MLSI_NEW_N(a, s->edges[s->f->n_nodes] + 1, &s->edge_why));
+    memset(s->edge_why, MLSI_FUSE_VIEW, (size_t)s->edges[s->f->n_nodes]);
     memset(s->last_use, 0xff, sizeof *s->last_use * (size_t)values);
     memset(s->group_of, 0xff, sizeof *s->group_of * (size_t)nodes);
     for (int64_t v = 0; v < values; v++)
@@ -110,17 +116,20 @@ static bool same_func(const mlsi_func *a, const mlsi_func *b) {
 static mlsys_status make_func(fuse_pass *p, mlsi_graph *g, int32_t first, int64_t group,
                               int32_t *map) {
     const mlsi_func f = g->funcs[p->s.func]; /* by value: the array moves */
-    char name[32] = "fused";
+    char name[32];
     int32_t func;
+    snprintf(name, sizeof name, "fused%d", p->s.p->n_fused + 1);
     memset(map, 0xff, sizeof *map * (size_t)(f.n_values + 1));
     MLSI_TRY(mlsi_func_add(g, name, &func));
     MLSI_TRY(fill_func(g, func, &f, &p->groups[group], map));
     MLSI_TRY(mlsi_decompose_to_loops(p->s.p, func));
     p->func_of[group] = func;
+    p->s.p->n_fused++;
     for (int32_t other = first; other < func; other++)
         if (same_func(&g->funcs[other], &g->funcs[func])) {
             p->func_of[group] = other;
             mlsi_graph_truncate(g, func);
+            p->s.p->n_fused--;
             break;
         }
     return MLSYS_OK;
@@ -180,9 +189,13 @@ mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
     mlsys_status st = find_uses(&p);
     if (st == MLSYS_OK) st = find_groups(&p);
     if (st == MLSYS_OK && p.n_groups) st = make_funcs(&p, g);
+    if (st == MLSYS_OK && ctx->report) {
+        mlsi_fuse_report(&p.s, p.groups, p.func_of, p.n_groups, &ctx->report->fusion);
+        st = ctx->report->fusion.st;
+    }
     if (st == MLSYS_OK && p.n_groups) st = mlsi_rewrite_run(ctx, func, visit, &p);
-    void *owned[] = {p.s.facts,  p.s.first_use, p.s.last_use, p.s.group_of,
-                     p.s.wanted, p.s.aligned,   p.groups,     p.func_of};
+    void *owned[] = {p.s.facts,   p.s.first_use, p.s.last_use, p.s.group_of, p.s.wanted,
+                     p.s.aligned, p.s.edges,     p.s.edge_why, p.groups,     p.func_of};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         mlsi_mem_free(g->alloc, owned[i]);
     return st;

@@ -5,6 +5,8 @@
  * neighbours is taken in with its reader. A member that others read too becomes an output, if they all come later. */
 #include "ir/passes/fuse.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 typedef enum role { ROLE_NONE, ROLE_ELEMENT, ROLE_MOVEMENT, ROLE_REDUCTION, ROLE_ROWS } role;
@@ -36,6 +38,7 @@ static role role_of(mlsi_op op) {
     case MLSI_OP_RELU:
     case MLSI_OP_GELU:
     case MLSI_OP_SILU: return ROLE_ELEMENT;
+    case MLSI_OP_BARRIER: /* what stands behind it is computed again, at its own place in time */
     case MLSI_OP_REM:
     case MLSI_OP_MOD:
     case MLSI_OP_BITCAST: return ROLE_NONE;
@@ -97,11 +100,12 @@ static bool reads_dense(const mlsi_fuse_state *s, const mlsi_node *node) {
     return true;
 }
 
-static bool node_fits(const mlsi_fuse_state *s, const mlsi_node *node) {
+static mlsi_fuse_why node_fits(const mlsi_fuse_state *s, const mlsi_node *node) {
+    if (node->n_out != 1) return MLSI_FUSE_NO_LOOPS;
     for (int i = 0; i < node->n_in; i++)
-        if (node->in[i] >= 0 && !dtype_fits(type_of(s, node->in[i])->dtype)) return false;
-    return node->n_out == 1 && dtype_fits(type_of(s, node->first_out)->dtype) &&
-           reads_dense(s, node);
+        if (node->in[i] >= 0 && !dtype_fits(type_of(s, node->in[i])->dtype)) return MLSI_FUSE_DTYPE;
+    if (!dtype_fits(type_of(s, node->first_out)->dtype)) return MLSI_FUSE_DTYPE;
+    return reads_dense(s, node) ? MLSI_FUSE_JOINED : MLSI_FUSE_MEMORY;
 }
 
 /* Reduced axes are the trailing ones; how many lead. -1: they are not. */
@@ -127,16 +131,19 @@ static bool starts_rows(const mlsi_fusion *u, int rows) {
 }
 
 /* May the node be part of the group, by shapes? Reductions fix the rows. */
-static bool shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t n, role r) {
+static mlsi_fuse_why shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t n, role r) {
     const mlsi_node *node = &s->f->nodes[n];
     const mlsi_type *out = type_of(s, node->first_out);
-    if (r == ROLE_ELEMENT && same_dims(out, &u->space)) return true;
-    if (r == ROLE_MOVEMENT) return keeps_neighbours(s, node);
-    if (r != ROLE_ELEMENT && !same_dims(type_of(s, node->in[0]), &u->space)) return false;
+    if (r == ROLE_ELEMENT && same_dims(out, &u->space)) return MLSI_FUSE_JOINED;
+    if (r == ROLE_MOVEMENT)
+        return keeps_neighbours(s, node) ? MLSI_FUSE_JOINED : MLSI_FUSE_NEIGHBOURS;
+    if (r != ROLE_ELEMENT && !same_dims(type_of(s, node->in[0]), &u->space))
+        return MLSI_FUSE_SHAPES;
     int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node, r);
-    if (!starts_rows(u, rows) || (r != ROLE_ELEMENT && s->aligned[n] < rows)) return false;
+    if (r == ROLE_ELEMENT && rows < 0) return MLSI_FUSE_SHAPES;
+    if (!starts_rows(u, rows) || (r != ROLE_ELEMENT && s->aligned[n] < rows)) return MLSI_FUSE_ROWS;
     u->row_rank = rows;
-    return true;
+    return MLSI_FUSE_JOINED;
 }
 
 static bool is_member(const mlsi_fusion *u, int32_t node) {
@@ -230,18 +237,28 @@ static void take(mlsi_fuse_state *s, mlsi_fusion *u, int32_t node) {
     want_operands(s, node);
 }
 
-static bool begin(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
+static mlsi_fuse_why may_begin(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
     const mlsi_node *node = &s->f->nodes[root];
     role r = role_of(node->op);
-    memset(u, 0, sizeof *u);
-    if (r == ROLE_NONE || r == ROLE_MOVEMENT || s->group_of[root] >= 0 || !node_fits(s, node))
-        return false;
+    if (r == ROLE_MOVEMENT) return MLSI_FUSE_VIEW;
+    if (r == ROLE_NONE) return MLSI_FUSE_NO_LOOPS;
+    mlsi_fuse_why why = node_fits(s, node);
+    if (why != MLSI_FUSE_JOINED) return why;
     u->space = *type_of(s, r == ROLE_REDUCTION ? node->in[0] : node->first_out);
     u->row_rank = u->space.rank;
     s->aligned[root] = MLSYS_MAX_DIMS;
-    if (!u->space.rank || !shapes_fit(s, u, root, r)) return false;
-    take(s, u, root);
-    return true;
+    return u->space.rank ? shapes_fit(s, u, root, r) : MLSI_FUSE_AXES;
+}
+
+static mlsi_fuse_why may_join(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t n, int32_t root) {
+    const mlsi_node *node = &s->f->nodes[n];
+    role r = role_of(node->op);
+    if (r == ROLE_NONE) return MLSI_FUSE_NO_LOOPS;
+    if (s->group_of[n] >= 0) return MLSI_FUSE_ELSEWHERE;
+    mlsi_fuse_why why = node_fits(s, node);
+    if (why != MLSI_FUSE_JOINED) return why;
+    if (r != ROLE_MOVEMENT && !outside_is_later(s, u, n, root)) return MLSI_FUSE_EARLIER;
+    return shapes_fit(s, u, n, r);
 }
 
 /* ---- values of a group ----------------------------------------------------------------------------------------- */
@@ -261,10 +278,8 @@ static bool add_input(mlsi_fusion *u, int32_t v) {
     return true;
 }
 
-static bool read_outside(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t v, int32_t root) {
-    if (s->last_use[v] > root) return true;
-    return s->f->values[v].index == root;
-    (void)u;
+static bool read_outside(const mlsi_fuse_state *s, int32_t v, int32_t root) {
+    return s->last_use[v] > root || s->f->values[v].index == root;
 }
 
 static bool find_values(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t root) {
@@ -278,23 +293,60 @@ static bool find_values(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t root) 
                 continue;
             if (!add_input(u, v)) return false;
         }
-        if (mlsi_fuse_is_movement(node->op) || !read_outside(s, u, node->first_out, root)) continue;
+        if (mlsi_fuse_is_movement(node->op) || !read_outside(s, node->first_out, root)) continue;
         if (u->n_outputs == MLSI_FUSE_VALUES) return false;
         u->outputs[u->n_outputs++] = node->first_out;
     }
     return true;
 }
 
+/* ---- answers ---------------------------------------------------------------------------------------------------- */
+
+/* Movement may be in several groups: an edge that is inside one of them stays so. */
+static void answer(mlsi_fuse_state *s, int32_t edge, mlsi_fuse_why why) {
+    if (s->edge_why[edge] != MLSI_FUSE_JOINED) s->edge_why[edge] = (uint8_t)why;
+}
+
+/* Of all members' edges from a node that did not join. */
+static void answer_readers(mlsi_fuse_state *s, const mlsi_fusion *u, int32_t producer,
+                           mlsi_fuse_why why) {
+    for (int i = 0; i < u->n_nodes; i++) {
+        const mlsi_node *node = &s->f->nodes[u->nodes[i]];
+        for (int k = 0; k < node->n_in; k++) {
+            const mlsi_value_def *def = node->in[k] < 0 ? NULL : &s->f->values[node->in[k]];
+            if (def && def->kind == MLSI_VALUE_NODE && def->index == producer)
+                answer(s, s->edges[u->nodes[i]] + k, why);
+        }
+    }
+}
+
+static void answer_members(mlsi_fuse_state *s, const mlsi_fusion *u, mlsi_fuse_why why) {
+    for (int i = 0; i < u->n_nodes; i++)
+        answer_readers(s, u, u->nodes[i], why);
+}
+
+/* Of a node that begins no group: it is the reader that does not fit. */
+static void answer_operands(mlsi_fuse_state *s, int32_t reader, mlsi_fuse_why why) {
+    int side = mlsi_fault(MLSI_FAULT_FUSE_SIDE) ? 0 : MLSI_FUSE_READER;
+    for (int k = 0; k < s->f->nodes[reader].n_in && why != MLSI_FUSE_VIEW; k++)
+        answer(s, s->edges[reader] + k, why | side);
+}
+
 /* ---- is it worth it? ------------------------------------------------------------------------------------------------ */
 
-/* Bytes at the symbols' maxima; saturates. */
-static int64_t bytes_of(const mlsi_fuse_state *s, const mlsi_type *t) {
+int64_t mlsi_fuse_bytes(const mlsi_fuse_state *s, int32_t value) {
+    const mlsi_type *t = type_of(s, value);
     int64_t bytes = mlsi_dtype_size(t->dtype), lo, hi;
     for (int d = 0; d < t->rank; d++) {
         mlsi_dim_range(&s->g->symbols, t->dims[d], &lo, &hi);
         if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
     }
     return bytes;
+}
+
+int64_t mlsi_fuse_least(const mlsi_fuse_state *s) {
+    enum { LEAST = 1 << 20 };
+    return s->p->fuse_least ? s->p->fuse_least : LEAST;
 }
 
 /* What no longer goes through memory: written and read again. */
@@ -308,7 +360,7 @@ static int64_t saved_bytes(const mlsi_fuse_state *s, const mlsi_fusion *u, int *
         *real += 1;
         for (int k = 0; k < u->n_outputs; k++)
             output |= u->outputs[k] == node->first_out;
-        int64_t bytes = bytes_of(s, type_of(s, node->first_out));
+        int64_t bytes = mlsi_fuse_bytes(s, node->first_out);
         if (i < u->n_nodes - 1 &&
             (!mlsi_mul_i64(bytes, output ? 1 : 2, &bytes) || !mlsi_add_i64(saved, bytes, &saved)))
             return INT64_MAX;
@@ -325,23 +377,46 @@ static void sort(mlsi_fusion *u) {
         }
 }
 
-bool mlsi_fuse_grow(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
-    enum { WINDOW = 512, LEAST = 1 << 20 };
-    int real;
-    if (!begin(s, root, u)) return false;
+/* Producers from the root backwards, each asked once. */
+static void collect(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
+    enum { WINDOW = 512 };
+    take(s, u, root);
     for (int32_t n = root - 1; n >= 0 && n > root - WINDOW && u->n_nodes < MLSI_FUSE_NODES; n--) {
-        const mlsi_node *node = &s->f->nodes[n];
-        role r = role_of(node->op);
         if (!s->wanted[n]) continue;
         s->wanted[n] = false;
-        if (r == ROLE_NONE || s->group_of[n] >= 0 || !node_fits(s, node)) continue;
-        if (r != ROLE_MOVEMENT && !outside_is_later(s, u, n, root)) continue;
-        if (shapes_fit(s, u, n, r)) take(s, u, n);
+        mlsi_fuse_why why = may_join(s, u, n, root);
+        if (why == MLSI_FUSE_JOINED)
+            take(s, u, n);
+        else if (!mlsi_fault(MLSI_FAULT_FUSE_SILENT))
+            answer_readers(s, u, n, why);
+    }
+    mlsi_fuse_why cut = u->n_nodes < MLSI_FUSE_NODES ? MLSI_FUSE_FAR : MLSI_FUSE_FULL;
+    for (int i = 0; i < u->n_nodes; i++) {
+        const mlsi_node *node = &s->f->nodes[u->nodes[i]];
+        for (int k = 0; k < node->n_in; k++) {
+            const mlsi_value_def *def = node->in[k] < 0 ? NULL : &s->f->values[node->in[k]];
+            if (def && def->kind == MLSI_VALUE_NODE && s->wanted[def->index])
+                answer(s, s->edges[u->nodes[i]] + k, cut);
+        }
     }
     for (int i = 0; i < u->n_nodes; i++)
         forget_operands(s, &s->f->nodes[u->nodes[i]]);
+}
+
+bool mlsi_fuse_grow(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
+    int real;
+    if (s->group_of[root] >= 0) return false;
+    memset(u, 0, sizeof *u);
+    mlsi_fuse_why why = may_begin(s, root, u);
+    if (why != MLSI_FUSE_JOINED) return answer_operands(s, root, why), false;
+    collect(s, root, u);
     sort(u);
-    if (!find_values(s, u, root)) return false;
-    int64_t least = s->p->fuse_least ? s->p->fuse_least : LEAST;
-    return saved_bytes(s, u, &real) >= least && real >= 2;
+    if (!find_values(s, u, root))
+        why = MLSI_FUSE_VALUES_FULL;
+    else if (saved_bytes(s, u, &real) < mlsi_fuse_least(s))
+        why = real < 2 ? MLSI_FUSE_ALONE : MLSI_FUSE_LITTLE;
+    else if (real < 2)
+        why = MLSI_FUSE_ALONE;
+    answer_members(s, u, why);
+    return why == MLSI_FUSE_JOINED;
 }

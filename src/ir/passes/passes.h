@@ -7,6 +7,15 @@
 #include "ir/ops/op_def.h"
 #include "ir/proof/proof.h"
 
+/* What compiling tells about itself. */
+typedef struct mlsi_compile_report {
+    mlsi_text fusion; /* groups, and why other neighbours are not in one kernel (fuse_report.c) */
+    int64_t *pass_ns; /* per row of the table; -1: switched off */
+    int64_t *pass_nodes; /* nodes of all functions after it */
+    int64_t generate_ns, load_ns,
+        lower_ns; /* loops and C text; compiler or cache; steps and packing */
+} mlsi_compile_report;
+
 typedef struct mlsi_pass_ctx {
     mlsi_graph *g;
     mlsi_device *device;
@@ -20,6 +29,8 @@ typedef struct mlsi_pass_ctx {
     /* Told each certificate that held, while both functions are there; NULL: nobody. */
     mlsys_status (*proved)(void *user, const mlsi_proof_claim *claim, const mlsi_certificate *c);
     void *user;
+    mlsi_compile_report *report; /* NULL: nobody wants to know */
+    int32_t n_fused;             /* functions that fusion has made */
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {
@@ -35,6 +46,10 @@ extern const mlsi_pass mlsi_pipeline[];
  * callers; verifies after each one when verify is set, and checks its certificates when p->prove is. Functions and constants that nobody needs any
  * more go. Errors name the pass; after one the graph can only be freed. */
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify);
+
+/* Free it also after a failure. */
+mlsys_status mlsi_compile_report_init(mlsi_compile_report *r, mlsi_alloc *a);
+void mlsi_compile_report_free(mlsi_compile_report *r, mlsi_alloc *a);
 
 mlsys_status mlsi_pass_inline(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_simplify(mlsi_pass_ctx *p, int32_t func);

@@ -1,6 +1,8 @@
 /* The table of passes. */
 #include "ir/passes/passes.h"
 
+#include "core/trace.h"
+
 #include <string.h>
 
 const mlsi_pass mlsi_pipeline[] = {
@@ -47,11 +49,37 @@ static mlsys_status check_names(const char *off) {
     return MLSYS_OK;
 }
 
+mlsys_status mlsi_compile_report_init(mlsi_compile_report *r, mlsi_alloc *a) {
+    int64_t n = (int64_t)(sizeof mlsi_pipeline / sizeof mlsi_pipeline[0]);
+    memset(r, 0, sizeof *r);
+    mlsi_text_init(&r->fusion, a);
+    MLSI_TRY(MLSI_NEW_N(a, n, &r->pass_ns));
+    return MLSI_NEW_N(a, n, &r->pass_nodes);
+}
+
+void mlsi_compile_report_free(mlsi_compile_report *r, mlsi_alloc *a) {
+    mlsi_text_free(&r->fusion);
+    mlsi_mem_free(a, r->pass_ns);
+    mlsi_mem_free(a, r->pass_nodes);
+}
+
+/* ns < 0: the pass was switched off. */
+static void tell(mlsi_pass_ctx *p, int64_t row, int64_t ns) {
+    if (!p->report) return;
+    int64_t nodes = 0;
+    for (int64_t f = 0; f < p->g->n_funcs; f++)
+        nodes += p->g->funcs[f].n_nodes;
+    p->report->pass_ns[row] = ns;
+    p->report->pass_nodes[row] = nodes;
+}
+
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
     MLSI_TRY(check_names(off));
     for (const mlsi_pass *row = mlsi_pipeline; row->name; row++) {
         mlsys_status st = MLSYS_OK;
+        tell(p, row - mlsi_pipeline, -1);
         if (named_in(off, row->name)) continue;
+        int64_t start = mlsi_now_ns();
         p->name = row->name;
         for (int64_t f = p->g->n_funcs - 1; f >= 0 && st == MLSYS_OK; f--) {
             st = row->run(p, (int32_t)f);
@@ -59,6 +87,7 @@ mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
         }
         if (st == MLSYS_OK) st = mlsi_graph_compact(p->g);
         if (st != MLSYS_OK) return mlsi_fail_in(st, "compile: pass %s", row->name);
+        tell(p, row - mlsi_pipeline, mlsi_now_ns() - start);
     }
     return MLSYS_OK;
 }
