@@ -466,3 +466,11 @@ MLSI_FAULT_ROW(LOWER_GUARD, "src/ir/loop/lower_rows.c", "unit/check_proof_nests"
                "a tiled row begins at its second element")
 MLSI_FAULT_ROW(LOWER_HELD, "src/ir/loop/lower_element.c", "unit/check_proof_nests",
                "an element is taken for another one of its row that is held already")
+MLSI_FAULT_ROW(NEST_TEXT_ORDER, "src/ir/loop/print.c", "unit/check_nest_text",
+               "variables of another order than the text's are not declared")
+MLSI_FAULT_ROW(NEST_TEXT_SHARED, "src/ir/loop/print.c", "unit/check_nest_text",
+               "a value that several places share is written out in each")
+MLSI_FAULT_ROW(NEST_TEXT_DIGITS, "src/ir/loop/print.c", "unit/check_nest_text",
+               "constants are written with six digits")
+MLSI_FAULT_ROW(NEST_TEXT_TWICE, "src/ir/loop/parse_value.c", "unit/check_nest_text",
+               "a shared value may be named before it is whole")

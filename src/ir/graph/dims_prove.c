@@ -348,9 +348,13 @@ static bool follows(prover *p, const mlsi_expr *e) {
 bool mlsi_expr_prove(const mlsi_symtab *t, int n_facts, const mlsi_dim_fact *facts,
                      const mlsi_expr *e) {
     prover p = {.t = t, .n_facts = n_facts, .steps = STEPS, .looks = LOOKS, .facts = facts};
-    mlsi_expr f;
-    for (int i = 0; i < n_facts; i++) /* a fact that is never so: nothing gets here */
-        if (fact_expr(t, &facts[i], &f) && expr_bounds(t, &f).hi < 0) return true;
+    mlsi_expr f, left;
+    for (int i = 0; i < n_facts; i++) {
+        if (!fact_expr(t, &facts[i], &f)) continue;
+        if (expr_bounds(t, &f).hi < 0) return true; /* never so: nothing gets here */
+        left = *e; /* what a fact says almost by itself needs no search */
+        if (mlsi_expr_add(t, &left, &f, -1) && expr_bounds(t, &left).lo >= 0) return true;
+    }
     return follows(&p, e);
 }
 

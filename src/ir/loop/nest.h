@@ -243,6 +243,7 @@ mlsys_dtype mlsi_acc_result(const mlsi_acc *a);
 /* Every rule of this page that can be decided without proof of bounds: scopes, definitions before uses, dtypes, numbers
  * in range, loops' kinds (one PARALLEL nest outermost, no PARALLEL inside VECTOR...). */
 mlsys_status mlsi_nest_verify(const mlsi_nest *n);
+/* The text form (print.c). Of a nest that does not verify nothing but out's status is set. */
 void mlsi_nest_print(const mlsi_nest *n, mlsi_text *out);
 /* n uninitialised; reads what print writes. Free it also after a failure. */
 mlsys_status mlsi_nest_parse(mlsi_nest *n, mlsi_alloc *a, const char *text);

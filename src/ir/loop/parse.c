@@ -31,7 +31,8 @@ static mlsys_status read_symbol(mlsi_nest_reader *r) {
     MLSI_TRY(mlsi_read_expect(r, "]"));
     if (mlsi_read_accept(r, "step")) MLSI_TRY(mlsi_read_i64(r, &step));
     for (int64_t i = 0; i < n->tab.n_symbols; i++)
-        if (!strcmp(n->tab.symbols[i].name, word)) return mlsi_read_fail(r, "symbol is known already");
+        if (!strcmp(n->tab.symbols[i].name, word))
+            return mlsi_read_fail(r, "symbol is known already");
     if (mlsi_dim_symbol(&n->tab, word, lo, hi, step, &code) != MLSYS_OK)
         return mlsi_fail_in(MLSYS_E_FORMAT, "nest: line %d", r->line);
     n->n_shape_symbols = n->tab.n_symbols;
@@ -84,7 +85,8 @@ static mlsys_status make_var(mlsi_nest_reader *r, const char *word, int64_t exte
         v.symbol = (int32_t)n->tab.n_symbols;
         mlsys_status st = mlsi_dim_variable(&n->tab, word, extent, &v.code);
         if (st != MLSYS_OK)
-            return st == MLSYS_E_NOMEM ? st : mlsi_fail_in(MLSYS_E_FORMAT, "nest: line %d", r->line);
+            return st == MLSYS_E_NOMEM ? st
+                                       : mlsi_fail_in(MLSYS_E_FORMAT, "nest: line %d", r->line);
     }
     MLSI_TRY(name_of(r, word, &v.name));
     MLSI_TRY(MLSI_GROW(n->alloc, &n->vars, &n->cap_vars, n->n_vars + 1));
@@ -251,7 +253,8 @@ static mlsys_status read_stmt(mlsi_nest_reader *r, mlsi_ls *s) {
 static mlsys_status end_of_line(mlsi_nest_reader *r) {
     while (*r->p == ' ')
         r->p++;
-    return *r->p == '\n' || *r->p == 0 ? MLSYS_OK : mlsi_read_fail(r, "expected the end of the line");
+    return *r->p == '\n' || *r->p == 0 ? MLSYS_OK
+                                       : mlsi_read_fail(r, "expected the end of the line");
 }
 
 /* Statements up to a }, or the end of the text at the root; *first: the first one. */

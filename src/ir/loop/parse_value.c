@@ -1,5 +1,6 @@
 /* Reader of the text form: tokens, indices, values; see print.c. */
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "ir/loop/text.h"
 #include "ir/ops/op_def.h"
 
@@ -273,7 +274,8 @@ mlsys_status mlsi_read_value(mlsi_nest_reader *r, int32_t *out) {
     if (mlsi_read_accept(r, "$")) {
         MLSI_TRY(read_shared(r, &number));
         if (!mlsi_read_accept(r, "=")) {
-            if (number > r->n_shared || r->shared[number - 1] < 0)
+            if (number > r->n_shared ||
+                (r->shared[number - 1] < 0 && !mlsi_fault(MLSI_FAULT_NEST_TEXT_TWICE)))
                 return mlsi_read_fail(r, "unknown $ before this");
             return *out = r->shared[number - 1], MLSYS_OK;
         }

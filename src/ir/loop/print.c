@@ -22,6 +22,7 @@
  * Also barrier, wait, "copy a[..] = b[..]", "mma c (M,N,K) a[..] b[..]". A value that several places share stands in full
  * once, as $1=VALUE, and is $1 elsewhere. A value's dtype is written where the op and its arguments do not tell it. */
 #include "core/dtype.h"
+#include "core/faults.h"
 #include "ir/loop/text.h"
 #include "ir/ops/op_def.h"
 
@@ -103,7 +104,7 @@ static void write_const(writer *w, const mlsi_lx *x) {
         back = 0;
         snprintf(text, sizeof text, formats[k], value);
         mlsi_ref_set_f(&r, 0, strtod(text, NULL));
-        if (back != bits) continue;
+        if (back != bits && !mlsi_fault(MLSI_FAULT_NEST_TEXT_DIGITS)) continue;
         mlsi_text_add(w->out, "%s)", text);
         return;
     }
@@ -171,7 +172,7 @@ static void write_value(writer *w, int32_t value) {
         mlsi_text_add(w->out, "$%d", (int)w->written[value]);
         return;
     }
-    if (w->uses[value] > 1 && !is_short(x)) {
+    if (w->uses[value] > 1 && !is_short(x) && !mlsi_fault(MLSI_FAULT_NEST_TEXT_SHARED)) {
         w->written[value] = ++w->n_written;
         mlsi_text_add(w->out, "$%d=", (int)w->n_written);
     }
@@ -189,7 +190,8 @@ static void write_type(writer *w, int32_t buffer) {
 
 static void write_acc(writer *w, int32_t acc) {
     const mlsi_acc *a = &w->n->accs[acc];
-    mlsi_text_add(w->out, "acc @%s: %s %s of ", w->names.accs[acc], mlsi_acc_word(a->kind), dtype_name(a->dtype));
+    mlsi_text_add(w->out, "acc @%s: %s %s of ", w->names.accs[acc], mlsi_acc_word(a->kind),
+                  dtype_name(a->dtype));
     write_index(w, a->count);
     if (a->init < 0) return;
     mlsi_text_add(w->out, " from ");
@@ -374,7 +376,7 @@ void mlsi_nest_print(const mlsi_nest *n, mlsi_text *out) {
         w.written = w.uses + n->n_exprs;
         look_at(&w, n->first);
         write_head(&w);
-        if (!w.in_order) write_variables(&w);
+        if (!w.in_order && !mlsi_fault(MLSI_FAULT_NEST_TEXT_ORDER)) write_variables(&w);
         write_body(&w, n->first);
     }
     mlsi_mem_free(n->alloc, w.uses);

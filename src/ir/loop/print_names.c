@@ -32,12 +32,14 @@ static mlsys_status make_word(mlsi_arena *arena, const char *name, const char **
     char word[MLSI_WORD_BYTES - 40];
     snprintf(word, sizeof word, "%s", name && name[0] ? name : "_");
     for (char *p = word; *p; p++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", *p)) *p = '_';
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", *p))
+            *p = '_';
     return mlsi_arena_strdup(arena, word, out);
 }
 
 /* The word, or the word with a number: as few tries as there are equal names. */
-static mlsys_status make_unique(name_set *set, mlsi_arena *arena, const char *name, const char **out) {
+static mlsys_status make_unique(name_set *set, mlsi_arena *arena, const char *name,
+                                const char **out) {
     char with[MLSI_WORD_BYTES];
     MLSI_TRY(make_word(arena, name, out));
     const char *word = *out;

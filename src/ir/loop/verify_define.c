@@ -82,7 +82,7 @@ mlsys_status mlsi_check_buffers(mlsi_checker *c) {
     const mlsi_nest *n = c->n;
     for (int32_t i = 0; i < n->n_buffers; i++) {
         const mlsi_loop_buffer *b = &n->buffers[i];
-            if (b->scope < MLSI_SCOPE_INPUT || b->scope > MLSI_SCOPE_SHARED ||
+        if (b->scope < MLSI_SCOPE_INPUT || b->scope > MLSI_SCOPE_SHARED ||
             !mlsi_dtype_get(b->dtype) || (b->param >= 0) != (b->scope <= MLSI_SCOPE_OUTPUT))
             return mlsi_checker_fail(c, "%s has no scope or dtype", b->name);
         if (b->scope <= MLSI_SCOPE_OUTPUT) MLSI_TRY(check_parameter(c, i));
