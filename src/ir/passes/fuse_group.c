@@ -5,6 +5,8 @@
  * neighbours is taken in with its reader. A member that others read too becomes an output, if they all come later. */
 #include "ir/passes/fuse.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 typedef enum role { ROLE_NONE, ROLE_ELEMENT, ROLE_MOVEMENT, ROLE_REDUCTION, ROLE_ROWS } role;
@@ -134,7 +136,9 @@ static bool shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t n, role
     if (r == ROLE_MOVEMENT) return keeps_neighbours(s, node);
     if (r != ROLE_ELEMENT && !same_dims(type_of(s, node->in[0]), &u->space)) return false;
     int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node, r);
-    if (!starts_rows(u, rows) || (r != ROLE_ELEMENT && s->aligned[n] < rows)) return false;
+    if (!starts_rows(u, rows) ||
+        (r != ROLE_ELEMENT && s->aligned[n] < rows && !mlsi_fault(MLSI_FAULT_FUSE_ROWS_TURNED)))
+        return false;
     u->row_rank = rows;
     return true;
 }
@@ -171,7 +175,8 @@ static bool only_members_read(const mlsi_fuse_state *s, const mlsi_fusion *u, in
 static bool outside_is_later(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t node,
                              int32_t root) {
     int32_t v = s->f->nodes[node].first_out;
-    return s->first_use[v] > root || only_members_read(s, u, v, root);
+    return s->first_use[v] > root || only_members_read(s, u, v, root) ||
+           mlsi_fault(MLSI_FAULT_FUSE_EARLY_READER);
 }
 
 /* ---- rows stay rows -------------------------------------------------------------------------------------------- */
@@ -262,7 +267,7 @@ static bool add_input(mlsi_fusion *u, int32_t v) {
 }
 
 static bool read_outside(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t v, int32_t root) {
-    if (s->last_use[v] > root) return true;
+    if (s->last_use[v] > root && !mlsi_fault(MLSI_FAULT_FUSE_OUTPUT)) return true;
     return s->f->values[v].index == root;
     (void)u;
 }
