@@ -409,6 +409,23 @@ static const fuse_case cases[] = {
      {F32},
      {2},
      {{3, 50}}},
+    {"leading axes merged, one of which may be 0",
+     "symbol L 0 140 1\n"
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,L,9]\n"
+     "  %1 = exp(%0) : f32[3,L,9]\n"
+     "  %2 = reshape(%1) {shape=[3*L,9]} : f32[3*L,9]\n"
+     "  %3 = sub(%2, %2) : f32[3*L,9]\n"
+     "  %4 = softmax(%3) : f32[3*L,9]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {3},
+     {{3, 20, 9}}},
 };
 
 static int count_calls(mlsys_program program) {

@@ -71,6 +71,27 @@ static int rows_of_value(const mlsi_fusion *u, const mlsi_type *t) {
 
 /* ---- rules of a node by itself --------------------------------------------------------------------------- */
 
+/* Are both the same but for axes of extent 1? */
+static bool same_but_ones(const mlsi_type *a, const mlsi_type *b) {
+    int i = 0, k = 0;
+    for (;; i++, k++) {
+        while (i < a->rank && a->dims[i] == 1)
+            i++;
+        while (k < b->rank && b->dims[k] == 1)
+            k++;
+        if (i == a->rank || k == b->rank) return i == a->rank && k == b->rank;
+        if (a->dims[i] != b->dims[k]) return false;
+    }
+}
+
+/* Loops find the operand's index by dividing by its extents, which so must not be 0. */
+static bool can_divide(const mlsi_fuse_state *s, const mlsi_type *t) {
+    int64_t lo = 1, hi;
+    for (int d = 0; d < t->rank && lo >= 1; d++)
+        mlsi_dim_range(&s->g->symbols, t->dims[d], &lo, &hi);
+    return lo >= 1;
+}
+
 /* Neighbours along the last axis stay neighbours. */
 static bool keeps_neighbours(const mlsi_fuse_state *s, const mlsi_node *node) {
     const mlsi_type *out = type_of(s, node->first_out);
@@ -82,7 +103,8 @@ static bool keeps_neighbours(const mlsi_fuse_state *s, const mlsi_node *node) {
         return ((const mlsi_attr_slice *)node->attrs)->steps.v[out->rank - 1] == 1;
     if (node->op == MLSI_OP_TRANSPOSE)
         return ((const mlsi_attr_transpose *)node->attrs)->perm.v[out->rank - 1] == out->rank - 1;
-    return in->dims[in->rank - 1] == out->dims[out->rank - 1];
+    return in->dims[in->rank - 1] == out->dims[out->rank - 1] &&
+           (same_but_ones(in, out) || can_divide(s, in));
 }
 
 /* Operands are dense in memory, or made inside the group. */
