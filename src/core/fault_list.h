@@ -474,3 +474,65 @@ MLSI_FAULT_ROW(NEST_TEXT_DIGITS, "src/ir/loop/print.c", "unit/check_nest_text",
                "constants are written with six digits")
 MLSI_FAULT_ROW(NEST_TEXT_TWICE, "src/ir/loop/parse_value.c", "unit/check_nest_text",
                "a shared value may be named before it is whole")
+MLSI_FAULT_ROW(FUSE_ROWS_TURNED, "src/ir/passes/fuse_group.c", "unit/check_fuse",
+               "a reduction that is read at other rows joins the group")
+MLSI_FAULT_ROW(FUSE_EARLY_READER, "src/ir/passes/fuse_group.c", "unit/check_fuse",
+               "a value that is read before the group's call is one of the group's")
+MLSI_FAULT_ROW(FUSE_OUTPUT, "src/ir/passes/fuse_group.c", "unit/check_fuse",
+               "a member that others read later is no output")
+MLSI_FAULT_ROW(FUSE_SAME_OP, "src/ir/passes/fuse.c", "unit/check_fuse",
+               "functions that differ in an op become one")
+MLSI_FAULT_ROW(FUSE_SAME_OPERANDS, "src/ir/passes/fuse.c", "unit/check_fuse",
+               "functions that differ in an operand become one")
+MLSI_FAULT_ROW(FUSE_SAME_ATTRIBUTES, "src/ir/passes/fuse.c", "unit/check_fuse",
+               "functions that differ in an attribute become one")
+MLSI_FAULT_ROW(FUSE_SAME_CONSTANT, "src/ir/passes/fuse.c", "unit/check_fuse",
+               "functions that differ in a constant become one")
+MLSI_FAULT_ROW(FUSE_OPERANDS, "src/ir/passes/fuse.c", "unit/check_fuse",
+               "operands of a difference change places inside a group")
+MLSI_FAULT_ROW(FUSE_INPUTS, "src/ir/passes/fuse.c", "unit/check_fuse",
+               "a call gives a group its inputs in another order")
+MLSI_FAULT_ROW(ROWS_LAST_TILE, "src/ir/loop/lower_rows.c", "unit/check_fuse",
+               "a last tile that is not full is left out")
+MLSI_FAULT_ROW(ROWS_TILE_END, "src/ir/loop/lower_rows.c", "unit/check_fuse",
+               "a last tile goes on to its own end")
+MLSI_FAULT_ROW(ROWS_OUTPUT, "src/ir/loop/lower_rows.c", "unit/check_fuse",
+               "only the first of the outputs of a shape is stored")
+MLSI_FAULT_ROW(ROWS_ROUNDING, "src/ir/loop/lower_rows.c", "unit/check_fuse",
+               "a reduction of narrow floats is read before it is rounded")
+MLSI_FAULT_ROW(ROWS_SHARED, "src/ir/loop/lower_rows.c", "unit/check_fuse",
+               "all outputs have the loops of the first one")
+MLSI_FAULT_ROW(ELEMENT_BROADCAST, "src/ir/loop/lower_element.c", "unit/check_fuse",
+               "an axis of extent 1 is read at the index of the other operand")
+MLSI_FAULT_ROW(ELEMENT_HELD_INDEX, "src/ir/loop/lower_element.c", "unit/check_fuse",
+               "an element that is held stands for its neighbours too")
+MLSI_FAULT_ROW(ELEMENT_HELD_SCOPE, "src/ir/loop/lower_element.c", "unit/check_fuse",
+               "an element is held beyond the end of its loop")
+MLSI_FAULT_ROW(C_TAIL, "src/ir/codegen/c_stmt.c", "unit/check_fuse",
+               "what is left over behind whole registers is not computed")
+MLSI_FAULT_ROW(C_TAIL_STORE, "src/ir/codegen/c_stmt.c", "fuzz/check_compiler",
+               "the last, partial register is stored whole")
+MLSI_FAULT_ROW(C_CUT, "src/ir/codegen/c_stmt.c", "unit/check_fuse",
+               "a tile that is not full runs to its end")
+MLSI_FAULT_ROW(C_BLOCK, "src/ir/codegen/c_stmt.c", "unit/check_fuse",
+               "sums of more than 4096 terms are not cut into chunks")
+MLSI_FAULT_ROW(C_BLOCKS, "src/ir/codegen/c_stmt.c", "unit/check_fuse",
+               "every second block of 128 terms is left out")
+MLSI_FAULT_ROW(C_REDUCTION, "src/ir/codegen/c_stmt.c", "unit/check_fuse",
+               "a maximum is a minimum")
+MLSI_FAULT_ROW(C_ROUNDING, "src/ir/codegen/c_expr.c", "unit/check_fuse",
+               "steps in narrow floats are not rounded")
+MLSI_FAULT_ROW(C_WRAP, "src/ir/codegen/c_expr.c", "unit/check_fuse",
+               "integers do not wrap at their width")
+MLSI_FAULT_ROW(C_OPERANDS, "src/ir/codegen/c_expr.c", "unit/check_fuse",
+               "operands of a difference change places in the text")
+MLSI_FAULT_ROW(C_SELECT, "src/ir/codegen/c_expr.c", "unit/check_fuse",
+               "a choice takes the other value")
+MLSI_FAULT_ROW(C_ZERO, "src/ir/codegen/c_expr.c", "unit/check_fuse",
+               "a constant of -0 is written as +0")
+MLSI_FAULT_ROW(C_STRIDE, "src/ir/codegen/c_func.c", "unit/check_fuse",
+               "an axis has its own extent for a stride")
+MLSI_FAULT_ROW(C_TASKS, "src/ir/codegen/c_func.c", "unit/check_fuse",
+               "tasks are numbered by the extent of the first loop only")
+MLSI_FAULT_ROW(C_WORK, "src/ir/codegen/c_func.c", "unit/check_fuse",
+               "rows of local memory lie on each other")

@@ -277,6 +277,157 @@ static const fuse_case cases[] = {
      {F32, F32},
      {2, 1},
      {{1, 40}, {40}}},
+    {"functions that are nearly equal",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,50]\n"
+     "  %1 = input \"y\" : f32[3,50]\n"
+     "  %2 = sub(%0, %1) : f32[3,50]\n"
+     "  %3 = mul(%2, %0) : f32[3,50]\n"
+     "  %4 = sub(%1, %0) : f32[3,50]\n"
+     "  %5 = mul(%4, %0) : f32[3,50]\n"
+     "  %6 = add(%0, %1) : f32[3,50]\n"
+     "  %7 = mul(%6, %0) : f32[3,50]\n"
+     "  %8 = const f32[] hex:00002040\n"
+     "  %9 = mul(%0, %8) : f32[3,50]\n"
+     "  %10 = tanh(%9) : f32[3,50]\n"
+     "  %11 = const f32[] hex:00006040\n"
+     "  %12 = mul(%0, %11) : f32[3,50]\n"
+     "  %13 = tanh(%12) : f32[3,50]\n"
+     "  %14 = slice(%0) {starts=[0,0], stops=[3,20], steps=[1,1]} : f32[3,20]\n"
+     "  %15 = exp(%14) : f32[3,20]\n"
+     "  %16 = mul(%15, %14) : f32[3,20]\n"
+     "  %17 = slice(%0) {starts=[0,20], stops=[3,40], steps=[1,1]} : f32[3,20]\n"
+     "  %18 = exp(%17) : f32[3,20]\n"
+     "  %19 = mul(%18, %17) : f32[3,20]\n"
+     "  output \"a\" %3\n"
+     "  output \"b\" %5\n"
+     "  output \"c\" %7\n"
+     "  output \"d\" %10\n"
+     "  output \"e\" %13\n"
+     "  output \"f\" %16\n"
+     "  output \"g\" %19\n"
+     "}\n",
+     7,
+     2,
+     7,
+     {F32, F32},
+     {2, 2},
+     {{3, 50}, {3, 50}}},
+    {"differences of neighbours",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,51]\n"
+     "  %1 = slice(%0) {starts=[0,0], stops=[3,50], steps=[1,1]} : f32[3,50]\n"
+     "  %2 = slice(%0) {starts=[0,1], stops=[3,51], steps=[1,1]} : f32[3,50]\n"
+     "  %3 = sub(%2, %1) : f32[3,50]\n"
+     "  %4 = mul(%3, %3) : f32[3,50]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {2},
+     {{3, 51}}},
+    {"sums of halves",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f16[3,200]\n"
+     "  %1 = reduce_sum(%0) {axes=[1], keep=true} : f16[3,1]\n"
+     "  %2 = div(%0, %1) : f16[3,200]\n"
+     "  %3 = sub(%2, %0) : f16[3,200]\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {MLSYS_F16},
+     {2},
+     {{3, 200}}},
+    {"two rows kept",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,60]\n"
+     "  %1 = exp(%0) : f32[3,60]\n"
+     "  %2 = tanh(%0) : f32[3,60]\n"
+     "  %3 = reduce_sum(%1) {axes=[1], keep=true} : f32[3,1]\n"
+     "  %4 = reduce_sum(%2) {axes=[1], keep=true} : f32[3,1]\n"
+     "  %5 = mul(%1, %4) : f32[3,60]\n"
+     "  %6 = mul(%2, %3) : f32[3,60]\n"
+     "  %7 = add(%5, %6) : f32[3,60]\n"
+     "  output \"y\" %7\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {2},
+     {{3, 60}}},
+    {"integers that overflow",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : i32[3,50]\n"
+     "  %1 = const i32[] hex:43420f00\n"
+     "  %2 = mul(%0, %1) : i32[3,50]\n"
+     "  %3 = mul(%2, %1) : i32[3,50]\n"
+     "  %4 = lt(%3, %0) : bool[3,50]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {MLSYS_I32},
+     {2},
+     {{3, 50}}},
+    {"a division by -0",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,50]\n"
+     "  %1 = const f32[] hex:00000080\n"
+     "  %2 = div(%0, %1) : f32[3,50]\n"
+     "  %3 = add(%2, %0) : f32[3,50]\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {2},
+     {{3, 50}}},
+    {"a slice backwards from before the first element",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,50]\n"
+     "  %1 = slice(%0) {starts=[-5,0], stops=[-9223372036854775808,50], steps=[-1,1]} : "
+     "f32[1,50]\n"
+     "  %2 = exp(%1) : f32[1,50]\n"
+     "  %3 = mul(%2, %2) : f32[1,50]\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {2},
+     {{3, 50}}},
+    {"leading axes merged, one of which may be 0",
+     "symbol L 0 140 1\n"
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[3,L,9]\n"
+     "  %1 = exp(%0) : f32[3,L,9]\n"
+     "  %2 = reshape(%1) {shape=[3*L,9]} : f32[3*L,9]\n"
+     "  %3 = sub(%2, %2) : f32[3*L,9]\n"
+     "  %4 = softmax(%3) : f32[3*L,9]\n"
+     "  output \"y\" %4\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {3},
+     {{3, 20, 9}}},
 };
 
 static int count_calls(mlsys_program program) {

@@ -1,6 +1,8 @@
 /* Scalar expressions as C, one element at a time or in lanes. */
 #include "ir/codegen/c_writer.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 mlsi_c_class mlsi_c_class_of(mlsys_dtype t) {
@@ -110,6 +112,12 @@ static mlsys_dtype args_dtype(const mlsi_nest *n, const mlsi_lx *x) {
     return n->exprs[x->args[x->n_args - 1]].dtype;
 }
 
+static int argument(const mlsi_lx *x, int i) {
+    if (mlsi_fault(MLSI_FAULT_C_OPERANDS) && x->op == MLSI_OP_SUB) return 1 - i;
+    if (mlsi_fault(MLSI_FAULT_C_SELECT) && x->op == MLSI_OP_SELECT && i) return 3 - i;
+    return i;
+}
+
 static void substitute(mlsi_c_writer *w, const char *text, const mlsi_lx *x, bool lanes) {
     for (const char *p = text; *p; p++) {
         if (*p != '$') {
@@ -117,10 +125,11 @@ static void substitute(mlsi_c_writer *w, const char *text, const mlsi_lx *x, boo
             continue;
         }
         p++;
+        int arg = argument(x, *p - '0');
         if (lanes)
-            mlsi_c_value(w, x->args[*p - '0']);
+            mlsi_c_value(w, x->args[arg]);
         else
-            mlsi_c_scalar(w, x->args[*p - '0']);
+            mlsi_c_scalar(w, x->args[arg]);
     }
 }
 
@@ -161,8 +170,10 @@ static void random_number(mlsi_c_writer *w, const mlsi_lx *x) {
 static void op(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
     mlsys_dtype from = args_dtype(w->n, x);
     mlsi_c_class c = mlsi_c_class_of(from);
-    bool narrow = is_narrow(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST;
-    bool wraps = !lanes && mlsi_c_class_of(x->dtype) == MLSI_C_INT && x->dtype != MLSYS_I64 &&
+    bool narrow = is_narrow(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST &&
+                  !mlsi_fault(MLSI_FAULT_C_ROUNDING);
+    bool wraps = !lanes && !mlsi_fault(MLSI_FAULT_C_WRAP) &&
+                 mlsi_c_class_of(x->dtype) == MLSI_C_INT && x->dtype != MLSYS_I64 &&
                  c == MLSI_C_INT;
     const char *text = mlsi_c_op(x->op, c, lanes);
     if (narrow)
@@ -197,6 +208,7 @@ static void constant(mlsi_c_writer *w, const mlsi_lx *x) {
         return;
     }
     double f = mlsi_ref_get_f(&v, 0);
+    if (mlsi_fault(MLSI_FAULT_C_ZERO) && f == 0) f = 0;
     const char *suffix = x->dtype == MLSYS_F64 ? "" : "f";
     if (f != f)
         mlsi_text_add(w->out, "__builtin_nan%s(\"\")", suffix);

@@ -1,6 +1,8 @@
 /* The function around a nest's statements: parameters, strides, local memory, tasks. */
 #include "ir/codegen/c_writer.h"
 
+#include "core/faults.h"
+
 /* Behind the parallel loops that nest perfectly from the root; how many. */
 static int parallel_chain(const mlsi_nest *n, int32_t *chain, int32_t *inner) {
     int count = 0;
@@ -56,7 +58,7 @@ static void declare_param(mlsi_c_writer *w, const mlsi_loop_buffer *b) {
 static void declare_strides(mlsi_c_writer *w, const mlsi_loop_buffer *b) {
     for (int d = b->rank - 2; d >= 0; d--) {
         mlsi_text_add(w->out, "const int64_t m_%s_s%d = ", b->name, d);
-        mlsi_c_index(w, b->dims[d + 1]);
+        mlsi_c_index(w, b->dims[mlsi_fault(MLSI_FAULT_C_STRIDE) ? d : d + 1]);
         if (d + 2 < b->rank) mlsi_text_add(w->out, " * m_%s_s%d", b->name, d + 1);
         mlsi_text_add(w->out, "; (void)m_%s_s%d;\n", b->name, d);
     }
@@ -82,7 +84,7 @@ static void declare_all(mlsi_c_writer *w) {
             mlsi_c_index(w, b->dims[d]);
         }
         mlsi_text_add(w->out, " + 63) & ~INT64_C(63)); (void)m_%s_end;\n", b->name);
-        last = b->name;
+        if (!mlsi_fault(MLSI_FAULT_C_WORK)) last = b->name;
     }
 }
 
@@ -93,14 +95,16 @@ static void tasks(mlsi_c_writer *w) {
     if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
     for (int i = count - 1; i >= 0; i--) {
         const mlsi_loop_var *v = &w->n->vars[chain[i]];
+        const int64_t turns =
+            mlsi_fault(MLSI_FAULT_C_TASKS) ? w->n->vars[chain[0]].extent : v->extent;
         if (i == 0) {
             mlsi_text_add(w->out, "const int64_t v_%s = rest; (void)v_%s;\n", v->name, v->name);
             break;
         }
         mlsi_text_add(w->out, "const int64_t v_%s = rest %% ", v->name);
-        mlsi_c_index(w, v->extent);
+        mlsi_c_index(w, turns);
         mlsi_text_add(w->out, "; (void)v_%s; rest /= ", v->name);
-        mlsi_c_index(w, v->extent);
+        mlsi_c_index(w, turns);
         mlsi_text_add(w->out, ";\n");
     }
     mlsi_c_body(w, inner);

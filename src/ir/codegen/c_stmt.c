@@ -1,6 +1,8 @@
 /* Statements as C: loops, tasks, tiles, reductions in their order. */
 #include "ir/codegen/c_writer.h"
 
+#include "core/faults.h"
+
 #include <string.h>
 
 static const char *acc_name(const mlsi_c_writer *w, int32_t acc) { return w->n->accs[acc].name; }
@@ -13,7 +15,9 @@ static const char *const acc_words[] = {"",    "sum", "prod", "dot",    "max",
 /* The state's type: ml_KIND_TYPE, for lanes of results ml_vKIND, for terms in lanes ml_lKIND (cpu/gen.h). */
 static void acc_type(mlsi_c_writer *w, int32_t acc) {
     const mlsi_acc *a = &w->n->accs[acc];
-    const char *word = acc_words[a->kind];
+    const char *word =
+        acc_words[a->kind == MLSI_ACC_MAX && mlsi_fault(MLSI_FAULT_C_REDUCTION) ? MLSI_ACC_MIN
+                                                                                : a->kind];
     static const char *const suffix[] = {"f32", "f64", "int", "int"};
     if (w->acc_in_lanes[acc])
         mlsi_text_add(w->out, "ml_l%s", word);
@@ -137,8 +141,8 @@ const char *mlsi_c_store_name(mlsys_dtype t) {
 
 static void store_lanes(mlsi_c_writer *w, const mlsi_ls *s) {
     const mlsi_loop_buffer *b = &w->n->buffers[s->ref];
-    bool tail = w->mode == MLSI_C_TAIL;
-    bool streams = !tail && b->scope == MLSI_SCOPE_OUTPUT && b->dtype == MLSYS_F32;
+    bool tail = w->mode == MLSI_C_TAIL && !mlsi_fault(MLSI_FAULT_C_TAIL_STORE);
+    bool streams = w->mode == MLSI_C_FULL && b->scope == MLSI_SCOPE_OUTPUT && b->dtype == MLSYS_F32;
     mlsi_text_add(w->out, "%s%s(%s&m_%s[", streams ? "ml_store" : mlsi_c_store_name(b->dtype),
                   tail ? "_n" : "", streams ? "stream, " : "", b->name);
     mlsi_c_address(w, s->ref, s->index);
@@ -184,6 +188,7 @@ static const mlsi_ls *ragged(const mlsi_c_writer *w, const mlsi_ls *s) {
 /* "const int64_t NAME_n = ...": the extent, cut by the tile's end. */
 static const char *extent(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) {
     const mlsi_loop_var *v = &w->n->vars[s->var];
+    if (mlsi_fault(MLSI_FAULT_C_CUT)) cut = NULL;
     mlsi_text_add(w->out, "{ const int64_t n_%s = ", v->name);
     if (cut) {
         mlsi_nest *n = (mlsi_nest *)(uintptr_t)w->n;
@@ -219,17 +224,17 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
     w->vector_var = s->var;
     if (takes_terms(w, first)) {
         mlsi_text_add(w->out,
-                      "for (int64_t b_%s = 0; b_%s < n_%s; b_%s += 128) {\nfor (int u = 0; u < "
+                      "for (int64_t b_%s = 0; b_%s < n_%s; b_%s += %d) {\nfor (int u = 0; u < "
                       "ML_LANES; u++) {\n"
                       "const int64_t v_%s = b_%s + u * VF_LANES;\nif (v_%s + VF_LANES <= n_%s) {\n",
-                      v, v, v, v, v, v, v, v);
+                      v, v, v, v, mlsi_fault(MLSI_FAULT_C_BLOCKS) ? 256 : 128, v, v, v, v);
         lanes_body(w, first, MLSI_C_FULL);
         mlsi_text_add(w->out, "} else if (v_%s < n_%s) {\nconst int m = (int)(n_%s - v_%s);\n", v,
                       v, v, v);
         lanes_body(w, first, MLSI_C_TAIL);
         mlsi_text_add(w->out, "} else break;\n}\n");
         for (int32_t a = 0; a < w->n->n_accs; a++)
-            if (w->acc_in_lanes[a] && adds_to(w->n, first, a)) {
+            if (w->acc_in_lanes[a] && adds_to(w->n, first, a) && !mlsi_fault(MLSI_FAULT_C_BLOCK)) {
                 acc_type(w, a);
                 mlsi_text_add(w->out, "_block(&%s, b_%s, n_%s);\n", acc_name(w, a), v, v);
             }
@@ -239,8 +244,8 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
                       "int64_t v_%s = 0;\nfor (; v_%s + VF_LANES <= n_%s; v_%s += VF_LANES) {\n", v,
                       v, v, v);
         lanes_body(w, first, MLSI_C_FULL);
-        mlsi_text_add(w->out, "}\nif (v_%s < n_%s) {\nconst int m = (int)(n_%s - v_%s);\n", v, v, v,
-                      v);
+        mlsi_text_add(w->out, "}\nif (%sv_%s < n_%s) {\nconst int m = (int)(n_%s - v_%s);\n",
+                      mlsi_fault(MLSI_FAULT_C_TAIL) ? "0 && " : "", v, v, v, v);
         lanes_body(w, first, MLSI_C_TAIL);
         mlsi_text_add(w->out, "}\n}\n");
     }

@@ -38,7 +38,9 @@ int32_t mlsi_lower_broadcast(mlsi_lower *l, int i, int rank, const int64_t *inde
     const mlsi_type *t = mlsi_lower_in(l, i);
     int64_t own[MLSYS_MAX_DIMS];
     for (int d = 0; d < t->rank; d++)
-        own[d] = t->dims[d] == 1 ? 0 : index[rank - t->rank + d];
+        own[d] = t->dims[d] == 1 && !mlsi_fault(MLSI_FAULT_ELEMENT_BROADCAST)
+                     ? 0
+                     : index[rank - t->rank + d];
     return mlsi_lower_operand(l, i, own);
 }
 
@@ -57,7 +59,7 @@ int64_t mlsi_lower_bind(mlsi_lower *l, int32_t value, int64_t position, int64_t 
 /* Loops of an op's own rule end unseen by the driver, so a let's scope is asked of the nest. What is out of scope lies on
  * top: bodies close in the reverse order of their opening. */
 static void forget_closed(mlsi_lowering *d) {
-    while (d->n_held) {
+    while (d->n_held && !mlsi_fault(MLSI_FAULT_ELEMENT_HELD_SCOPE)) {
         const mlsi_held *h = &d->held[d->n_held - 1];
         if (h->depth <= d->n->depth && d->n->open[h->depth].stmt == h->body) return;
         d->n_held--;
@@ -69,7 +71,8 @@ static int32_t find_held(mlsi_lowering *d, int32_t value, int rank, const int64_
     for (int64_t i = d->n_held - 1; i >= 0; i--) {
         const mlsi_held *h = &d->held[i];
         if (mlsi_fault(MLSI_FAULT_LOWER_HELD) && rank > 1) rank = 1;
-        if (h->value == value && !memcmp(h->index, index, sizeof *index * (size_t)rank))
+        if (h->value == value && (mlsi_fault(MLSI_FAULT_ELEMENT_HELD_INDEX) ||
+                                  !memcmp(h->index, index, sizeof *index * (size_t)rank)))
             return h->expr;
     }
     return -1;

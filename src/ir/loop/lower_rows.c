@@ -61,7 +61,9 @@ int32_t mlsi_lower_reduction(mlsi_lowering *d, const mlsi_node *node, const int6
     d->inner_rank = 0;
     int32_t x = mlsi_nest_acc_value(d->n, acc);
     if (def->reduced) x = def->reduced(&l, index, x);
-    return mlsi_nest_let(d->n, "r", mlsi_nest_cast(d->n, x, mlsi_lower_out(&l, 0)->dtype));
+    if (!mlsi_fault(MLSI_FAULT_ROWS_ROUNDING))
+        x = mlsi_nest_cast(d->n, x, mlsi_lower_out(&l, 0)->dtype);
+    return mlsi_nest_let(d->n, "r", x);
 }
 
 /* ---- the shared loops ----------------------------------------------------------------------------------- */
@@ -73,11 +75,14 @@ static int64_t tiled_loop(mlsi_lowering *d, int64_t extent, int *opened) {
         *opened += 1;
         return mlsi_nest_for(n, MLSI_LOOP_SERIAL, "i", extent);
     }
-    int64_t tiles = mlsi_nest_index(n, '/', mlsi_nest_index(n, '+', extent, TILE - 1), TILE);
+    int64_t more = mlsi_fault(MLSI_FAULT_ROWS_LAST_TILE) ? 0 : TILE - 1;
+    int64_t tiles = mlsi_nest_index(n, '/', mlsi_nest_index(n, '+', extent, more), TILE);
     int64_t tile = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "tile", tiles);
     int64_t within = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "i", TILE);
     int64_t index = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', tile, TILE), within);
-    mlsi_nest_if_range(n, mlsi_fault(MLSI_FAULT_LOWER_GUARD) ? 1 : 0, index, extent);
+    mlsi_nest_if_range(n, mlsi_fault(MLSI_FAULT_LOWER_GUARD) ? 1 : 0, index,
+                       mlsi_fault(MLSI_FAULT_ROWS_TILE_END) ? mlsi_nest_index(n, '*', tiles, TILE)
+                                                            : extent);
     *opened += 3;
     return index;
 }
@@ -144,7 +149,8 @@ static void store_outputs(mlsi_lowering *d) {
         for (int64_t p = o; p < d->f->n_outputs; p++) {
             if (done >> p & 1 || !same_inner(d, t, output_type(d, p))) continue;
             int32_t x = mlsi_lower_value(d, d->f->outputs[p].value, index);
-            mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + p), index, x);
+            if (!mlsi_fault(MLSI_FAULT_ROWS_OUTPUT) || p == o)
+                mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + p), index, x);
             done |= (uint64_t)1 << p;
         }
         end_loops(d, inner);
@@ -242,7 +248,7 @@ static void find_rows(mlsi_lowering *d, const mlsi_node **first) {
         if (is_reduction(d, &d->f->nodes[i])) *first = &d->f->nodes[i];
     const mlsi_type *t = *first ? &d->f->values[(*first)->first_out].type : output_type(d, 0);
     d->space_rank = -1;
-    d->row_rank = *first ? t->rank : shared_axes(d);
+    d->row_rank = *first || mlsi_fault(MLSI_FAULT_ROWS_SHARED) ? t->rank : shared_axes(d);
     while (*first && d->row_rank && t->dims[d->row_rank - 1] == 1)
         d->row_rank--;
     memcpy(d->row_extent, t->dims, sizeof d->row_extent);

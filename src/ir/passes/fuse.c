@@ -83,6 +83,10 @@ static mlsys_status fill_func(mlsi_graph *g, int32_t func, const mlsi_func *f, c
         const mlsi_node *node = &f->nodes[u->nodes[i]];
         for (int k = 0; k < node->n_in; k++)
             MLSI_TRY(operand(g, func, f, node->in[k], map, &in[k]));
+        if (mlsi_fault(MLSI_FAULT_FUSE_OPERANDS) && node->op == MLSI_OP_SUB) {
+            int32_t first = in[0];
+            in[0] = in[1], in[1] = first;
+        }
         MLSI_TRY(mlsi_build_node(g, func, node->op, node->attrs, node->n_in, in, node->n_out,
                                  &map[node->first_out]));
     }
@@ -92,9 +96,13 @@ static mlsys_status fill_func(mlsi_graph *g, int32_t func, const mlsi_func *f, c
 }
 
 static bool same_node(const mlsi_node *a, const mlsi_node *b) {
-    return a->op == b->op && a->n_in == b->n_in && a->n_out == b->n_out &&
-           a->first_out == b->first_out && !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) &&
-           mlsi_attrs_equal(mlsi_op_get(a->op), a->attrs, b->attrs);
+    bool op = a->op == b->op || mlsi_fault(MLSI_FAULT_FUSE_SAME_OP);
+    bool in = !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->n_in) ||
+              mlsi_fault(MLSI_FAULT_FUSE_SAME_OPERANDS);
+    bool attrs = a->op != b->op || mlsi_attrs_equal(mlsi_op_get(a->op), a->attrs, b->attrs) ||
+                 mlsi_fault(MLSI_FAULT_FUSE_SAME_ATTRIBUTES);
+    return op && a->n_in == b->n_in && a->n_out == b->n_out && a->first_out == b->first_out && in &&
+           attrs;
 }
 
 static bool same_func(const mlsi_func *a, const mlsi_func *b) {
@@ -103,8 +111,9 @@ static bool same_func(const mlsi_func *a, const mlsi_func *b) {
         return false;
     for (int64_t v = 0; v < a->n_values; v++) {
         const mlsi_value_def *x = &a->values[v], *y = &b->values[v];
-        if (x->kind != y->kind || x->index != y->index || !mlsi_type_equal(&x->type, &y->type))
-            return false;
+        bool index = x->index == y->index ||
+                     (mlsi_fault(MLSI_FAULT_FUSE_SAME_CONSTANT) && x->kind == MLSI_VALUE_CONST);
+        if (x->kind != y->kind || !index || !mlsi_type_equal(&x->type, &y->type)) return false;
     }
     for (int64_t i = 0; i < a->n_outputs; i++)
         if (a->outputs[i].value != b->outputs[i].value) return false;
@@ -153,7 +162,9 @@ static mlsys_status emit_call(mlsi_rewrite *rw, const mlsi_fusion *u, int32_t fu
     memset(&attrs, 0, sizeof attrs);
     attrs.fn1 = func;
     for (int i = 0; i < u->n_inputs; i++)
-        in[i] = rw->map[u->inputs[mlsi_fault(MLSI_FAULT_FUSE_ARGUMENT) ? 0 : i]];
+        in[i] = rw->map[u->inputs[mlsi_fault(MLSI_FAULT_FUSE_ARGUMENT) ? 0
+                                  : mlsi_fault(MLSI_FAULT_FUSE_INPUTS) ? u->n_inputs - 1 - i
+                                                                       : i]];
     MLSI_TRY(
         mlsi_build_node(rw->g, rw->func, MLSI_OP_CALL, &attrs, u->n_inputs, in, u->n_outputs, out));
     for (int i = 0; i < u->n_outputs; i++)

@@ -72,6 +72,27 @@ static int rows_of_value(const mlsi_fusion *u, const mlsi_type *t) {
 
 /* ---- rules of a node by itself --------------------------------------------------------------------------- */
 
+/* Are both the same but for axes of extent 1? */
+static bool same_but_ones(const mlsi_type *a, const mlsi_type *b) {
+    int i = 0, k = 0;
+    for (;; i++, k++) {
+        while (i < a->rank && a->dims[i] == 1)
+            i++;
+        while (k < b->rank && b->dims[k] == 1)
+            k++;
+        if (i == a->rank || k == b->rank) return i == a->rank && k == b->rank;
+        if (a->dims[i] != b->dims[k]) return false;
+    }
+}
+
+/* Loops find the operand's index by dividing by its extents, which so must not be 0. */
+static bool can_divide(const mlsi_fuse_state *s, const mlsi_type *t) {
+    int64_t lo = 1, hi;
+    for (int d = 0; d < t->rank && lo >= 1; d++)
+        mlsi_dim_range(&s->g->symbols, t->dims[d], &lo, &hi);
+    return lo >= 1;
+}
+
 /* Neighbours along the last axis stay neighbours. */
 static bool keeps_neighbours(const mlsi_fuse_state *s, const mlsi_node *node) {
     const mlsi_type *out = type_of(s, node->first_out);
@@ -83,7 +104,8 @@ static bool keeps_neighbours(const mlsi_fuse_state *s, const mlsi_node *node) {
         return ((const mlsi_attr_slice *)node->attrs)->steps.v[out->rank - 1] == 1;
     if (node->op == MLSI_OP_TRANSPOSE)
         return ((const mlsi_attr_transpose *)node->attrs)->perm.v[out->rank - 1] == out->rank - 1;
-    return in->dims[in->rank - 1] == out->dims[out->rank - 1];
+    return in->dims[in->rank - 1] == out->dims[out->rank - 1] &&
+           (same_but_ones(in, out) || can_divide(s, in));
 }
 
 /* Operands are dense in memory, or made inside the group. */
@@ -141,7 +163,9 @@ static mlsi_fuse_why shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, int32_
         return MLSI_FUSE_SHAPES;
     int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node, r);
     if (r == ROLE_ELEMENT && rows < 0) return MLSI_FUSE_SHAPES;
-    if (!starts_rows(u, rows) || (r != ROLE_ELEMENT && s->aligned[n] < rows)) return MLSI_FUSE_ROWS;
+    bool turned =
+        r != ROLE_ELEMENT && s->aligned[n] < rows && !mlsi_fault(MLSI_FAULT_FUSE_ROWS_TURNED);
+    if (!starts_rows(u, rows) || turned) return MLSI_FUSE_ROWS;
     u->row_rank = rows;
     return MLSI_FUSE_JOINED;
 }
@@ -178,7 +202,8 @@ static bool only_members_read(const mlsi_fuse_state *s, const mlsi_fusion *u, in
 static bool outside_is_later(const mlsi_fuse_state *s, const mlsi_fusion *u, int32_t node,
                              int32_t root) {
     int32_t v = s->f->nodes[node].first_out;
-    return s->first_use[v] > root || only_members_read(s, u, v, root);
+    return s->first_use[v] > root || only_members_read(s, u, v, root) ||
+           mlsi_fault(MLSI_FAULT_FUSE_EARLY_READER);
 }
 
 /* ---- rows stay rows -------------------------------------------------------------------------------------------- */
@@ -279,7 +304,8 @@ static bool add_input(mlsi_fusion *u, int32_t v) {
 }
 
 static bool read_outside(const mlsi_fuse_state *s, int32_t v, int32_t root) {
-    return s->last_use[v] > root || s->f->values[v].index == root;
+    if (s->last_use[v] > root && !mlsi_fault(MLSI_FAULT_FUSE_OUTPUT)) return true;
+    return s->f->values[v].index == root;
 }
 
 static bool find_values(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t root) {

@@ -181,7 +181,7 @@ static int32_t reshape(mlsi_nest_check *k, const place *p) {
     return operand(k, p, 0, own, p->depth);
 }
 
-/* First element of a slice: NumPy's clamping. A symbolic bound counts only where it is certain which way it falls. */
+/* First element of a slice: ONNX's clamping. A symbolic bound counts only where it is certain which way it falls. */
 static int64_t slice_first(mlsi_nest_check *k, int64_t extent, int64_t start, int64_t step) {
     int64_t lo, hi, most, least;
     mlsys_status st = mlsi_dim_import(&k->n->tab, &k->g->symbols, start, &start);
@@ -191,7 +191,7 @@ static int64_t slice_first(mlsi_nest_check *k, int64_t extent, int64_t start, in
     if (start == INT64_MIN || start == INT64_MAX) return start < 0 ? 0 : extent;
     if (!mlsi_dim_is_code(&k->n->tab, start) && start < 0) {
         if (-start <= least) return mlsi_nx_ix(k, '-', extent, -start);
-        if (-start >= most) return step < 0 ? mlsi_nx_ix(k, '-', 0, 1) : 0;
+        if (-start >= most) return 0; /* clamped, for either sign of the step */
         return mlsi_nx_uncovered(k, "a slice that may begin before its operand", ""), 0;
     }
     int64_t last = step < 0 ? mlsi_nx_ix(k, '-', extent, 1) : extent;
