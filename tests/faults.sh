@@ -1,5 +1,5 @@
 #!/bin/sh
-# Plant every fault of src/core/fault_list.h and demand that the suite named for it fails.
+# Plant every fault of src/core/fault_list*.h and demand that the suite named for it fails.
 # Usage: tests/faults.sh [NAME...]        environment: MAKE, BUILD, JOBS, CFLAGS
 set -eu
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ out=$build/release
 mkdir -p "$build"
 
 # Rows as "NAME suite"; a row may span lines.
-rows=$(tr '\n' ' ' < src/core/fault_list.h | sed 's,/\*[^*]*\(\*[^/][^*]*\)*\*/,,g' |
+rows=$(cat src/core/fault_list.h src/core/fault_list_compiler.h | tr '\n' ' ' | sed 's,/\*[^*]*\(\*[^/][^*]*\)*\*/,,g' |
     grep -o 'MLSI_FAULT_ROW([A-Z0-9_]*, *"[^"]*", *"[^"]*"' |
     sed 's/MLSI_FAULT_ROW(\([A-Z0-9_]*\), *"[^"]*", *"\([^"]*\)"/\1 \2/')
 [ -n "$rows" ] || { echo "faults: no rows found" >&2; exit 2; }
