@@ -426,5 +426,6 @@ mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_ver
         mlsi_mem_free(n->alloc, owned[i]);
     mlsi_tuples_free(&k.t);
     mlsi_graph_truncate(g, n_funcs);
+    if (st != MLSYS_OK) *v = (mlsi_verdict){MLSI_NOT_COVERED, "out of memory"};
     return st;
 }
