@@ -114,7 +114,7 @@ OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
 # The vocabulary of generated code, as text inside the library.
 GEN_TEXT := $(OUT)/gen/gen_text.c
 OBJ += $(OUT)/obj/gen_text.o
-$(GEN_TEXT): tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) src/core/small_float.h src/core/philox.h
+$(GEN_TEXT): tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) src/core/small_float.h src/core/philox.h src/core/scalar_ops.h
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_text cpu/gen.h >$@
 $(OUT)/obj/gen_text.o: $(GEN_TEXT) $(OUT)/flags

@@ -94,8 +94,6 @@ MLSI_FAULT_ROW(LOOPS_POOL_ZERO, "src/ir/ops/loops_pool_grad.c", "conformance/che
                "a sum of shares of -0 begins at +0")
 MLSI_FAULT_ROW(LOOPS_ROW_AXES, "src/ir/loop/lower_rows.c", "conformance/check_loops",
                "an axis that a reduction took away counts as one of its rows")
-MLSI_FAULT_ROW(LOOPS_EXTENT, "src/ir/loop/build.c", "conformance/check_loops",
-               "a division by a variable's extent counts as exact whatever is divided")
 MLSI_FAULT_ROW(LOOPS_SCAN_CHAIN, "src/ir/ops/loops_scan.c", "conformance/check_loops",
                "a running chain goes on over the ends of its segments")
 MLSI_FAULT_ROW(LOOPS_PAD_HIGH, "src/ir/ops/loops_movement.c", "conformance/check_loops",

@@ -19,41 +19,15 @@
 
 #include "core/gen_args.h"
 #include "core/philox.h"
+#include "core/scalar_ops.h"
 #include "core/small_float.h"
 
 #define ML_FN    static inline __attribute__((unused))
 #define ML_LANES (128 / VF_LANES)
 
-/* ---- integers: wrap ---------------------------------------------------------------------------------------- */
+/* ---- index arithmetic, integers ------------------------------------------------------------------------------ */
 
-ML_FN int64_t ml_iadd(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-ML_FN int64_t ml_isub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-ML_FN int64_t ml_imul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-ML_FN int64_t ml_iabs(int64_t a) { return a < 0 ? ml_isub(0, a) : a; }
-ML_FN int64_t ml_isign(int64_t a) { return (a > 0) - (a < 0); }
-ML_FN int64_t ml_imax(int64_t a, int64_t b) { return a > b ? a : b; }
-ML_FN int64_t ml_imin(int64_t a, int64_t b) { return a < b ? a : b; }
-ML_FN int64_t ml_idiv(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? ml_isub(0, a) : a / b; }
-ML_FN int64_t ml_irem(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
-ML_FN int64_t ml_imod(int64_t a, int64_t b) {
-    int64_t r = ml_irem(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-ML_FN int64_t ml_ipow(int64_t a, int64_t b) {
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-    int64_t r = 1;
-    for (; b; b >>= 1, a = ml_imul(a, a))
-        if (b & 1) r = ml_imul(r, a);
-    return r;
-}
-ML_FN int64_t ml_shift_left(int64_t a, int64_t count, int64_t width) {
-    return count < 0 || count >= width ? 0 : (int64_t)((uint64_t)a << count);
-}
-ML_FN int64_t ml_shift_right(int64_t a, int64_t count, int64_t width) {
-    return count < 0 || count >= width ? (a < 0 ? -1 : 0) : a >> count;
-}
 ML_FN int64_t ml_floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
-ML_FN int64_t ml_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Floats to integers truncate and saturate; NaN gives 0. */
 ML_FN int64_t ml_to_int(double x, double low, double past, int64_t least, int64_t most) {
@@ -109,31 +83,11 @@ ML_2(atan2, ef_atan2)
 ML_2(max, vf_maximum)
 ML_2(min, vf_minimum)
 
-/* The quotient of mod is rounded down, so its result has the divisor's sign, also as a zero; fmod is exact. */
-ML_FN float ml_mod(float a, float b) {
-    float r = __builtin_fmodf(a, b);
-    if (r == 0) return __builtin_copysignf(r, b);
-    return (r < 0) != (b < 0) ? r + b : r;
-}
-ML_FN double ml_mod64(double a, double b) {
-    double r = __builtin_fmod(a, b);
-    if (r == 0) return __builtin_copysign(r, b);
-    return (r < 0) != (b < 0) ? r + b : r;
-}
 ML_FN int ml_is_nan(float x) { return x != x; }
 ML_FN int ml_is_nan64(double x) { return x != x; }
 ML_FN int ml_is_finite(float x) { return x - x == 0; }
 ML_FN int ml_is_finite64(double x) { return x - x == 0; }
 ML_FN float ml_sign(float x) { return x == 0 || x != x ? x : __builtin_copysignf(1.0f, x); }
-ML_FN double ml_sign64(double x) { return x == 0 || x != x ? x : __builtin_copysign(1.0, x); }
-ML_FN double ml_max64(double a, double b) {
-    if (a != a || b != b) return a + b;
-    return a > b || (a == b && !__builtin_signbit(a)) ? a : b;
-}
-ML_FN double ml_min64(double a, double b) {
-    if (a != a || b != b) return a + b;
-    return a < b || (a == b && __builtin_signbit(a)) ? a : b;
-}
 ML_FN uint64_t ml_bits_of_f32(float x) {
     uint32_t i;
     memcpy(&i, &x, sizeof i);
@@ -414,12 +368,12 @@ ML_CHAIN(ml_vdot, VF, vf_set1, vf_add, vf_fma)
 #define ML_OR(a, b)  ((a) | (b))
 ML_FOLD(ml_max_f32, float, ml_max, -__builtin_inff())
 ML_FOLD(ml_min_f32, float, ml_min, __builtin_inff())
-ML_FOLD(ml_max_f64, double, ml_max64, -__builtin_inf())
-ML_FOLD(ml_min_f64, double, ml_min64, __builtin_inf())
-ML_FOLD(ml_max_int, int64_t, ml_imax, INT64_MIN)
-ML_FOLD(ml_min_int, int64_t, ml_imin, INT64_MAX)
-ML_FOLD(ml_sum_int, int64_t, ml_iadd, 0)
-ML_FOLD(ml_prod_int, int64_t, ml_imul, 1)
+ML_FOLD(ml_max_f64, double, max64, -__builtin_inf())
+ML_FOLD(ml_min_f64, double, min64, __builtin_inf())
+ML_FOLD(ml_max_int, int64_t, int_max, INT64_MIN)
+ML_FOLD(ml_min_int, int64_t, int_min, INT64_MAX)
+ML_FOLD(ml_sum_int, int64_t, wrap_add, 0)
+ML_FOLD(ml_prod_int, int64_t, wrap_mul, 1)
 ML_FOLD(ml_and_int, int64_t, ML_AND, 1)
 ML_FOLD(ml_or_int, int64_t, ML_OR, 0)
 ML_FOLD(ml_vmax, VF, vf_maximum, vf_set1(-__builtin_inff()))
@@ -429,7 +383,7 @@ typedef struct ml_dot_int {
 } ml_dot_int;
 ML_FN void ml_dot_int_begin(ml_dot_int *s, int64_t init) { s->x = init; }
 ML_FN void ml_dot_int_add(ml_dot_int *s, int64_t a, int64_t b) {
-    s->x = ml_iadd(s->x, ml_imul(a, b));
+    s->x = wrap_add(s->x, wrap_mul(a, b));
 }
 ML_FN int64_t ml_dot_int_end(ml_dot_int *s) { return s->x; }
 

@@ -52,7 +52,7 @@ static mlsys_status run_call(const exec *x, const mlsi_node *node, const mlsi_ke
     const mlsi_attr_control *c = a->attrs;
     const mlsi_generated *k = mlsi_generated_of(x->p, node);
     char *out[MLSI_MAX_OPERANDS];
-    if (k) return mlsi_generated_run(x->p, k, x->b->binding, a);
+    if (k) return mlsi_generated_run(k, x->b->binding, a);
     for (int i = 0; i < a->n_out; i++)
         out[i] = a->out[i].data;
     return call_routine(x, (int32_t)c->fn1, a->in, out, a->work);
@@ -137,8 +137,8 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
     mlsys_status st = dispatch(x, br, s, node, &a);
     mlsi_op_cost cost;
     mlsi_step_cost(x->p, x->b, index, i, &cost);
-    mlsi_trace_add(trace, "kernel", s->kernel ? s->kernel->name : mlsi_op_name(s->op), t0,
-                   mlsi_now_ns(), cost.flops, cost.bytes_read + cost.bytes_written);
+    mlsi_trace_add(trace, "kernel", mlsi_step_name(x->p, node, s), t0, mlsi_now_ns(), cost.flops,
+                   cost.bytes_read + cost.bytes_written);
     return st;
 }
 

@@ -36,16 +36,22 @@ static mlsys_status refuse(const mlsi_program *p, mlsi_generated *k) {
     return MLSYS_OK;
 }
 
+static void free_kernel(mlsi_generated *k) {
+    if (!k->made) return;
+    mlsi_nest_free(&k->nest);
+    mlsi_text_free(&k->text);
+    k->made = false;
+}
+
 /* Loops, their proof where one is asked for, and text; a refusal leaves the function to its steps: what is not proved is not
  * used, and the proof knows less than is true. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
     mlsi_generated *k = &p->generated[func];
     char name[32];
-    mlsi_text own;
     kernel_name(func, name, sizeof name);
     int32_t flat, n_funcs = (int32_t)p->graph.n_funcs;
     MLSI_TRY(mlsi_flatten_func(&p->graph, func, &flat));
-    mlsi_text_init(&own, p->graph.alloc);
+    mlsi_text_init(&k->text, p->graph.alloc);
     k->made = true;
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
@@ -53,18 +59,16 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &k->nest);
     f = &p->graph.funcs[func]; /* the proof may have moved them */
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
-    if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &own);
-    if (st == MLSYS_OK) st = own.st;
+    if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &k->text);
+    if (st == MLSYS_OK) st = k->text.st;
     if (st == MLSYS_OK) {
-        mlsi_text_add(text, "%s\n", own.data);
+        mlsi_text_add(text, "%s\n", k->text.data);
     } else {
         mlsi_log(p->graph.ctx, st == MLSYS_E_INTERNAL ? MLSYS_LOG_WARN : MLSYS_LOG_INFO, "compile",
                  "%s is not one kernel: %s", f->name, mlsys_last_error());
-        mlsi_nest_free(&k->nest);
-        k->made = false;
+        free_kernel(k);
         if (st != MLSYS_E_NOMEM) st = refuse(p, k);
     }
-    mlsi_text_free(&own);
     mlsi_graph_truncate(&p->graph, n_funcs);
     return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
 }
@@ -120,7 +124,7 @@ mlsys_status mlsi_generate(mlsi_program *p) {
 
 void mlsi_generated_free(mlsi_program *p) {
     for (int64_t f = 0; p->generated && f < p->graph.n_funcs; f++) {
-        if (p->generated[f].made) mlsi_nest_free(&p->generated[f].nest);
+        free_kernel(&p->generated[f]);
         mlsi_mem_free(p->graph.alloc, p->generated[f].refused);
     }
     mlsi_mem_free(p->graph.alloc, p->generated);
@@ -138,12 +142,6 @@ const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const m
     if (node->op == MLSI_OP_CALL) /* of a function that is one kernel, or whose steps run */
         return p->graph.funcs[((const mlsi_attr_control *)node->attrs)->fn1].name;
     return node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE ? "control flow" : "reference";
-}
-
-mlsys_status mlsi_generated_text(const mlsi_program *p, int32_t func, mlsi_text *out) {
-    char name[32];
-    kernel_name(func, name, sizeof name);
-    return mlsi_codegen_c(&p->generated[func].nest, name, out);
 }
 
 /* ---- run ------------------------------------------------------------------------------------------------- */
@@ -204,8 +202,8 @@ static int streams(const mlsi_kernel_args *a) {
     return bytes >= STREAM_BYTES;
 }
 
-mlsys_status mlsi_generated_run(const mlsi_program *p, const mlsi_generated *k,
-                                const int64_t *binding, const mlsi_kernel_args *a) {
+mlsys_status mlsi_generated_run(const mlsi_generated *k, const int64_t *binding,
+                                const mlsi_kernel_args *a) {
     enum { ITEMS_PER_THREAD = 8 };
     char *data[2 * MLSI_MAX_OPERANDS];
     gen_job job = {.k = k,
@@ -216,7 +214,6 @@ mlsys_status mlsi_generated_run(const mlsi_program *p, const mlsi_generated *k,
     MLSI_TRY(mlsi_dim_eval(&k->nest.tab, k->tasks, binding, &job.tasks));
     MLSI_TRY(mlsi_codegen_work(&k->nest, binding, &job.work_bytes));
     job.grain = job.tasks / (threads * ITEMS_PER_THREAD) + 1;
-    (void)p;
     mlsi_pool_run(a->pool, (job.tasks + job.grain - 1) / job.grain, run_tasks, &job);
     return job.failed ? bind_failed(&job) : MLSYS_OK;
 }

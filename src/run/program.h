@@ -50,8 +50,9 @@ typedef struct mlsi_routine {
 
 /* The one kernel that a fused function is: its loops and the code made of them. */
 typedef struct mlsi_generated {
-    bool made; /* nest and tasks are there */
+    bool made; /* nest, text and tasks are there */
     mlsi_nest nest;
+    mlsi_text text; /* its C: written once, since writing interns in the nest */
     int64_t tasks;  /* index expression of the nest */
     mlsi_gen_fn fn; /* NULL: no code; the function's own steps run */
     char *refused;  /* why there is none, NULL when there is */
@@ -202,13 +203,11 @@ void mlsi_generated_free(mlsi_program *p);
 const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node);
 /* The kernel that a step is, for people: a row of the backend's table, a fused function, or how else the step runs. */
 const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const mlsi_step *s);
-/* C text of a generated kernel, as it was compiled. */
-mlsys_status mlsi_generated_text(const mlsi_program *p, int32_t func, mlsi_text *out);
 /* Work memory of a generated kernel on a pool of threads; binding: a value per symbol of the program. */
 mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
                                  const int64_t *binding, uint64_t *bytes);
-mlsys_status mlsi_generated_run(const mlsi_program *p, const mlsi_generated *k,
-                                const int64_t *binding, const mlsi_kernel_args *a);
+mlsys_status mlsi_generated_run(const mlsi_generated *k, const int64_t *binding,
+                                const mlsi_kernel_args *a);
 
 /* prove.c: claims about the program that ir/proof checks; nothing unless p->prove. INTERNAL where one does not hold. */
 mlsys_status mlsi_prove_nest(mlsi_program *p, int32_t func, mlsi_nest *n);

@@ -85,6 +85,21 @@ static const fuse_case cases[] = {
      {F32, F32},
      {2, 2},
      {{7, 5000}, {7, 5000}}},
+    {"norm of the last two axes",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[5,3,40]\n"
+     "  %1 = input \"w\" : f32[3,40]\n"
+     "  %2 = rms_norm(%0, %1) {axis=1} : f32[5,3,40]\n"
+     "  %3 = gelu(%2) : f32[5,3,40]\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     2,
+     1,
+     {F32, F32},
+     {3, 2},
+     {{5, 3, 40}, {3, 40}}},
     {"layer norm with bias and gelu",
      "functions 1\n"
      "func 0 \"main\" {\n"

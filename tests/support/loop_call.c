@@ -114,7 +114,7 @@ static void free_run(run *c) {
 
 /* The graph's interpreter and the nest's on the same inputs. */
 static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int64_t *binding,
-                    loop_part_fn fn, void *user, bool sentences) {
+                    loop_part_fn fn, void *user) {
     char sentence[512];
     run c;
     make_run(w, v, r, binding, &c);
@@ -124,16 +124,13 @@ static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int6
     ck_assert_msg(want == MLSYS_OK || w->symbolic, "%s: %s", w->text, sentence);
     mlsys_status got = loop_case_run_by(&w->c, binding, c.params, fn, user);
     /* Indices are checked where an element is read: of an empty result none is (ir/ops/loops_index.c). */
-    bool empty = c.n_out > 0;
+    bool empty = true;
     for (int o = 0; o < c.n_out; o++)
         empty = empty && mlsi_view_count(&c.want_views[o]) == 0;
-    if (empty && got == MLSYS_OK) want = got;
+    if (want == MLSYS_E_ARG && empty) want = got;
     ck_assert_msg(got == want, "%s: loops: %s \"%s\", expected %s \"%s\"", w->text,
                   mlsys_status_name(got), got == MLSYS_OK ? "" : mlsys_last_error(),
                   mlsys_status_name(want), sentence);
-    if (sentences && got != MLSYS_OK)
-        ck_assert_msg(strstr(sentence, mlsys_last_error()) != NULL, "%s: \"%s\", expected \"%s\"",
-                      w->text, mlsys_last_error(), sentence);
     for (int o = 0; o < c.n_out && got == MLSYS_OK; o++)
         require_same(w, o, &c.want[o], &c.got[o]);
     for (int i = 0; i < c.n_in; i++)
@@ -142,19 +139,37 @@ static void compare(const lc_call *w, const op_variant *v, kc_rng *r, const int6
     free_run(&c);
 }
 
-/* Extents of symbols: those of the row, then small and odd ones. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, loop_part_fn fn, void *user,
-                bool sentences) {
+/* Elements of all inputs and outputs. */
+static int64_t count_elements(const lc_call *w, const int64_t *binding) {
+    const mlsi_func *f = &w->g.funcs[0];
+    int64_t total = 0;
+    for (int64_t v = 0; v < f->n_values; v++) {
+        int64_t count = 1, extent;
+        for (int d = 0; d < f->values[v].type.rank; d++) {
+            mlsys_status st =
+                mlsi_dim_eval(&w->g.symbols, f->values[v].type.dims[d], binding, &extent);
+            ck_assert_int_eq(st, MLSYS_OK);
+            count *= extent;
+        }
+        total += count;
+    }
+    return total;
+}
+
+/* Extents of symbols: those of the row, the least ones, then small and odd ones, as many as the interpreter can bear. */
+void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, loop_part_fn fn, void *user) {
+    enum { MOST = 5000 };
     int64_t binding[LC_SYMBOLS] = {0}, n = w->g.symbols.n_symbols;
     ck_assert_int_le(n, LC_SYMBOLS);
     for (int k = 0; k < (w->symbolic ? 4 : 1); k++) {
         for (int64_t s = 0; s < n; s++) {
             const mlsi_symbol *y = &w->g.symbols.symbols[s];
-            int64_t least = y->min;
-            binding[s] = k == 0   ? w->symbolic ? strtoll(y->name + 1, NULL, 10) : least
-                         : k == 1 ? least
-                                  : kc_int(r, least, k == 2 ? 5 : 70);
+            binding[s] = k == 0 && w->symbolic ? strtoll(y->name + 1, NULL, 10)
+                         : k < 2               ? y->min
+                                               : kc_int(r, y->min, k == 2 ? 5 : 70);
         }
-        compare(w, v, r, binding, fn, user, sentences);
+        for (int64_t s = 0; k == 3 && s < 8 * n && count_elements(w, binding) > MOST; s++)
+            if (binding[s % n] > 2) binding[s % n] /= 2;
+        compare(w, v, r, binding, fn, user);
     }
 }

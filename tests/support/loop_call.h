@@ -25,8 +25,7 @@ lc_call *lc_lower(mlsi_ctx *ctx, const op_variant *v, int mode);
 void lc_free(lc_call *w);
 
 /* Runs under a few extents of the symbols, on fresh inputs: bits, or the failure, are the reference interpreter's; nothing
- * around results and no input is written. sentences: also the text of a failure. */
-void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, loop_part_fn run, void *user,
-                bool sentences);
+ * around results and no input is written. */
+void lc_compare(const lc_call *w, const op_variant *v, kc_rng *r, loop_part_fn run, void *user);
 
 #endif

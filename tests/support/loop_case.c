@@ -104,14 +104,14 @@ bool loop_part_has_own_loops(const loop_case *c, const loop_part *part) {
     return false;
 }
 
-static mlsys_status interpret_part(void *user, const loop_part *part, const int64_t *dims,
-                                   const mlsi_view *params, int n_params) {
+mlsys_status loop_part_interpret(void *user, const loop_part *part, const int64_t *dims,
+                                 const mlsi_view *params, int n_params) {
     (void)user, (void)n_params;
     return mlsi_nest_interpret(&part->n, dims, params);
 }
 
 mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mlsi_view *params) {
-    return loop_case_run_by(c, binding, params, interpret_part, NULL);
+    return loop_case_run_by(c, binding, params, loop_part_interpret, NULL);
 }
 
 mlsys_status loop_case_run_by(const loop_case *c, const int64_t *binding, const mlsi_view *params,

@@ -20,6 +20,9 @@ typedef struct loop_case {
 /* Decomposes function 0 of g to ops with loops of their own, and lowers it. UNSUPPORTED with the sentence of the first
  * node that has none. Free it also after a failure. */
 mlsys_status loop_case_lower(mlsi_graph *g, const char *name, loop_case *out);
+/* A part by the loop interpreter. */
+mlsys_status loop_part_interpret(void *user, const loop_part *part, const int64_t *dims,
+                                 const mlsi_view *params, int n_params);
 /* The nests one after the other by the loop interpreter; params as for a nest of the whole. */
 mlsys_status loop_case_run(const loop_case *c, const int64_t *binding, const mlsi_view *params);
 /* The same by another way of running a part; dims are values of its nest's shape symbols. */

@@ -169,6 +169,15 @@ static const func_case cases[] = {
              "  output \"s\" %2\n"
              "  output \"n\" %3\n",
      .refused = "do not share"},
+    {.name = "an output beside a node with loops of its own",
+     .head = "",
+     .body = "  %0 = input \"x\" : f32[3,4]\n"
+             "  %1 = input \"b\" : f32[4]\n"
+             "  %2 = sort(%0) : f32[3,4]\n"
+             "  %3 = neg(%1) : f32[4]\n"
+             "  output \"s\" %2\n"
+             "  output \"n\" %3\n",
+     .refused = "an output has other loops than sort"},
 };
 
 START_TEST(functions_are_one_nest_or_refused) {

@@ -322,6 +322,33 @@ START_TEST(bad_texts_are_refused) {
 }
 END_TEST
 
+/* A copy's destination is arbitrary until the next wait. */
+START_TEST(copies_are_waited_for) {
+    static const struct {
+        const char *wait;
+        mlsys_status status;
+    } cases[] = {{"  wait\n", MLSYS_OK}, {"", MLSYS_E_STATE}};
+    char text[600];
+    float x[4] = {1, 2, 3, 4}, y[4];
+    const mlsi_view views[2] = {
+        {.data = x, .dtype = MLSYS_F32, .rank = 1, .shape = {4}, .strides = {1}},
+        {.data = y, .dtype = MLSYS_F32, .rank = 1, .shape = {4}, .strides = {1}}};
+    mlsi_nest n;
+    snprintf(text, sizeof text,
+             "nest n\ninput a: f32[4]\noutput y: f32[4]\nfor r < 1 {\n  local t: f32[4]\n"
+             "  for i < 4 {\n    copy t[i] = a[i]\n  }\n%s  for j < 4 {\n    y[j] = t[j]\n  }\n}\n",
+             cases[_i].wait);
+    if (mlsi_nest_parse(&n, &mlsi_alloc_process, text) != MLSYS_OK)
+        ck_abort_msg("%s", mlsys_last_error());
+    ck_assert_int_eq(mlsi_nest_interpret(&n, NULL, views), cases[_i].status);
+    if (cases[_i].status == MLSYS_OK)
+        ck_assert_mem_eq(x, y, sizeof x);
+    else
+        ck_assert_ptr_nonnull(strstr(mlsys_last_error(), "before it is waited for"));
+    mlsi_nest_free(&n);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("text of nests");
     TCase *tc = tcase_create("text");
@@ -334,6 +361,7 @@ int main(void) {
     tcase_add_test(tc, shared_values_are_written_once);
     tcase_add_test(tc, deep_values_are_refused);
     tcase_add_loop_test(tc, bad_texts_are_refused, 0, sizeof bads / sizeof bads[0]);
+    tcase_add_loop_test(tc, copies_are_waited_for, 0, 2);
     suite_add_tcase(s, tc);
     SRunner *runner = srunner_create(s);
     srunner_run_all(runner, CK_NORMAL);

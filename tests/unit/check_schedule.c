@@ -313,7 +313,7 @@ START_TEST(calls_do_what_the_text_does) {
     OK(mlsi_schedule_parallel(&n, "d"));
     compare(&before, &n, "calls", 0, NC_BINDINGS);
     expect(mlsi_schedule_reorder(&n, 9, NULL), MLSYS_E_ARG, "reorder: 9 loops, at most 8");
-    expect(mlsi_schedule_step(&n, &(mlsi_step){.primitive = (mlsi_primitive)99}), MLSYS_E_ARG,
+    expect(mlsi_schedule_step(&n, &(mlsi_directive){.primitive = (mlsi_primitive)99}), MLSYS_E_ARG,
            "primitive 99");
     mlsi_nest_free(&n);
     nc_build(&n, inside->alloc, "matmul_i32");

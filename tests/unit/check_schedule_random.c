@@ -44,14 +44,14 @@ static const char *random_buffer(test_random *r, const mlsi_nest *n, bool local)
     return n->buffers[test_int(r, 0, n->n_buffers - 1)].name;
 }
 
-static void name(mlsi_step *s, const char *text) {
+static void name(mlsi_directive *s, const char *text) {
     snprintf(s->names[s->n_names++], MLSI_STEP_NAME, "%s", text);
 }
 
-static mlsi_step random_step(test_random *r, const mlsi_nest *n, int number) {
+static mlsi_directive random_step(test_random *r, const mlsi_nest *n, int number) {
     static const int64_t factors[] = {1, 2, 3, 4, 5, 8, 64};
     static const char *const kinds[] = {"grid", "block", "lane"};
-    mlsi_step s = {.primitive = (mlsi_primitive)test_int(r, 1, PRIMITIVES - 1)};
+    mlsi_directive s = {.primitive = (mlsi_primitive)test_int(r, 1, PRIMITIVES - 1)};
     const mlsi_primitive_row *row = mlsi_primitive_get(s.primitive);
     bool buffers =
         s.primitive >= MLSI_SCHEDULE_CACHE_READ && s.primitive <= MLSI_SCHEDULE_COMPUTE_AT;
@@ -153,7 +153,7 @@ static void random_schedule(const original *from, test_random *r, int steps) {
     mlsi_schedule_init(&s, before->alloc);
     OK(mlsi_nest_copy(before, &n));
     for (int i = 0; i < steps; i++) {
-        mlsi_step step = random_step(r, &n, i);
+        mlsi_directive step = random_step(r, &n, i);
         int64_t stmts = n.n_stmts;
         mlsys_status st = mlsi_schedule_step(&n, &step);
         if (st != MLSYS_OK) {

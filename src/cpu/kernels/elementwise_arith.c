@@ -1,54 +1,8 @@
 /* Arithmetic on floats, integers and bool, element by element. */
 #include "cpu/kernels/elementwise.h"
+#include "core/scalar_ops.h"
 
 #include <math.h>
-
-/* Integers wrap: computed modulo 2^64, and the store keeps the low bits of the dtype. */
-static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
-static int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
-static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
-
-/* x / 0 = 0 and MIN / -1 = MIN (by wrapping). */
-static int64_t int_div(int64_t a, int64_t b) {
-    if (b == 0) return 0;
-    return b == -1 ? wrap_sub(0, a) : a / b;
-}
-static int64_t int_rem(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
-static int64_t int_mod(int64_t a, int64_t b) {
-    int64_t r = int_rem(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-static int64_t int_pow(int64_t a, int64_t b) {
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
-    int64_t r = 1;
-    for (; b; b >>= 1, a = wrap_mul(a, a))
-        if (b & 1) r = wrap_mul(r, a);
-    return r;
-}
-
-/* fmod is exact. The quotient of mod is rounded down, so its result has the divisor's sign, also as
- * a zero. */
-static double float_mod64(double a, double b) {
-    double r = fmod(a, b);
-    if (r == 0) return copysign(r, b);
-    return (r < 0) != (b < 0) ? r + b : r;
-}
-static float float_mod32(float a, float b) {
-    float r = fmodf(a, b);
-    if (r == 0) return copysignf(r, b);
-    return (r < 0) != (b < 0) ? r + b : r;
-}
-
-static double max64(double a, double b) {
-    if (isnan(a) || isnan(b)) return a + b;
-    return a > b || (a == b && !signbit(a)) ? a : b;
-}
-static double min64(double a, double b) {
-    if (isnan(a) || isnan(b)) return a + b;
-    return a < b || (a == b && signbit(a)) ? a : b;
-}
-static double sign64(double a) { return a == 0 || isnan(a) ? a : copysign(1.0, a); }
 
 V_FN VF sign32(VF a) {
     VM keep = vm_or(vf_eq(a, vf_zero()), vf_isnan(a));
@@ -64,12 +18,12 @@ ELEMENTWISE_OP(neg, neg_f32, neg_f64, neg_i64, false)
 
 MAP_F32(abs, 1, vf_abs(a))
 MAP_F64(abs, 1, fabs(a))
-MAP_I64(abs, 1, a < 0 ? wrap_sub(0, a) : a)
+MAP_I64(abs, 1, int_abs(a))
 ELEMENTWISE_OP(abs, abs_f32, abs_f64, abs_i64, false)
 
 MAP_F32(sign, 1, sign32(a))
 MAP_F64(sign, 1, sign64(a))
-MAP_I64(sign, 1, (a > 0) - (a < 0))
+MAP_I64(sign, 1, int_sign(a))
 ELEMENTWISE_OP(sign, sign_f32, sign_f64, sign_i64, false)
 
 MAP_I64(identity, 1, a)
@@ -130,18 +84,18 @@ ELEMENTWISE_OP(pow_int, NULL, NULL, pow_int_i64, false)
 
 MAP_F32(max, 2, vf_maximum(a, b))
 MAP_F64(max, 2, max64(a, b))
-MAP_I64(max, 2, a > b ? a : b)
+MAP_I64(max, 2, int_max(a, b))
 ELEMENTWISE_OP(max, max_f32, max_f64, max_i64, false)
 MAP_F32(min, 2, vf_minimum(a, b))
 MAP_F64(min, 2, min64(a, b))
-MAP_I64(min, 2, a < b ? a : b)
+MAP_I64(min, 2, int_min(a, b))
 ELEMENTWISE_OP(min, min_f32, min_f64, min_i64, false)
 
 /* ---- three inputs ---------------------------------------------------------------------------- */
 
 MAP_F32(clamp, 3, vf_minimum(vf_maximum(a, b), c))
 MAP_F64(clamp, 3, min64(max64(a, b), c))
-MAP_I64(clamp, 3, (a > b ? a : b) < c ? (a > b ? a : b) : c)
+MAP_I64(clamp, 3, int_min(int_max(a, b), c))
 ELEMENTWISE_OP(clamp, clamp_f32, clamp_f64, clamp_i64, false)
 MAP_F32(fma, 3, vf_fma(a, b, c))
 MAP_F64(fma, 3, fma(a, b, c))

@@ -1,5 +1,6 @@
 /* Comparisons, predicates, bit operations and selection. */
 #include "cpu/kernels/elementwise.h"
+#include "core/scalar_ops.h"
 
 #include <math.h>
 
@@ -37,13 +38,6 @@ ELEMENTWISE_OP(or, NULL, NULL, or_i64, false)
 MAP_I64(xor, 2, a ^ b)
 ELEMENTWISE_OP(xor, NULL, NULL, xor_i64, false)
 
-/* A count outside [0, width) shifts everything out. */
-static int64_t shift_left(int64_t a, int64_t count, int64_t width) {
-    return count < 0 || count >= width ? 0 : (int64_t)((uint64_t)a << count);
-}
-static int64_t shift_right(int64_t a, int64_t count, int64_t width) {
-    return count < 0 || count >= width ? (a < 0 ? -1 : 0) : a >> count;
-}
 MAP_I64(shift_left, 2, shift_left(a, b, 8 * mlsi_dtype_size(t)))
 ELEMENTWISE_OP(shift_left, NULL, NULL, shift_left_i64, false)
 MAP_I64(shift_right, 2, shift_right(a, b, 8 * mlsi_dtype_size(t)))

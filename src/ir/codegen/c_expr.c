@@ -134,7 +134,7 @@ static void substitute(mlsi_c_writer *w, const char *text, const mlsi_lx *x, boo
 }
 
 static void shift(mlsi_c_writer *w, const mlsi_lx *x) {
-    mlsi_text_add(w->out, "(int64_t)(%s)ml_shift_%s(", mlsi_c_memory_type(x->dtype),
+    mlsi_text_add(w->out, "(int64_t)(%s)shift_%s(", mlsi_c_memory_type(x->dtype),
                   x->op == MLSI_OP_SHIFT_LEFT ? "left" : "right");
     mlsi_c_scalar(w, x->args[0]);
     mlsi_text_add(w->out, ", ");
@@ -275,10 +275,6 @@ void mlsi_c_value(mlsi_c_writer *w, int32_t expr) {
         op(w, x, true);
     } else if (x->kind == MLSI_LX_GUARD) {
         guard(w, x, true);
-    } else if (x->kind == MLSI_LX_INDEX) {
-        mlsi_text_add(w->out, "vi_add(vi_set1((int32_t)");
-        mlsi_c_index(w, x->index[0]);
-        mlsi_text_add(w->out, "), vi_iota())");
     } else {
         mlsi_c_scalar(w, expr); /* a name */
     }
@@ -289,8 +285,7 @@ void mlsi_c_value(mlsi_c_writer *w, int32_t expr) {
 static bool value_fits(mlsi_c_writer *w, int32_t expr) {
     const mlsi_lx *x = &w->n->exprs[expr];
     int64_t stride;
-    if (!mlsi_c_varies(w, expr))
-        return mlsi_c_class_of(x->dtype) != MLSI_C_F64 || x->kind != MLSI_LX_RANDOM;
+    if (!mlsi_c_varies(w, expr)) return true;
     if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16 ||
         is_f8(x->dtype))
         return false;

@@ -111,7 +111,7 @@ static void tasks(mlsi_c_writer *w) {
     mlsi_text_add(w->out, "}\n");
 }
 
-mlsys_status mlsi_codegen_c(const mlsi_nest *n, const char *name, mlsi_text *out) {
+mlsys_status mlsi_codegen_c(mlsi_nest *n, const char *name, mlsi_text *out) {
     mlsi_c_writer w = {.n = n, .out = out, .vector_var = -1};
     mlsys_status st = MLSI_NEW_N(n->alloc, n->n_lets + 1, &w.let_is_vector);
     if (st == MLSYS_OK) st = MLSI_NEW_N(n->alloc, n->n_accs + 1, &w.acc_is_vector);
@@ -124,7 +124,7 @@ mlsys_status mlsi_codegen_c(const mlsi_nest *n, const char *name, mlsi_text *out
         declare_all(&w);
         tasks(&w);
         mlsi_text_add(out, "if (stream) v_stream_fence();\nreturn 0;\n}\n");
-        st = w.status;
+        st = w.status != MLSYS_OK ? w.status : n->status; /* an index that could not be made */
     }
     mlsi_mem_free(n->alloc, w.let_is_vector);
     mlsi_mem_free(n->alloc, w.acc_is_vector);

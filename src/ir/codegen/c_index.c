@@ -1,5 +1,6 @@
 /* Index expressions as C, and how they move with a loop. */
 #include "ir/codegen/c_writer.h"
+#include "ir/loop/prove.h"
 
 #include <string.h>
 
@@ -56,36 +57,12 @@ void mlsi_c_index(mlsi_c_writer *w, int64_t code) {
 
 /* ---- motion ------------------------------------------------------------------------------------------- */
 
-static bool mentions(const mlsi_symtab *t, int64_t code, int32_t symbol);
-
-static bool atom_mentions(const mlsi_symtab *t, const mlsi_atom *a, int32_t symbol) {
-    if (!a->op) return a->symbol == symbol;
-    return mentions(t, a->a, symbol) || mentions(t, a->b, symbol);
-}
-
-static bool mentions(const mlsi_symtab *t, int64_t code, int32_t symbol) {
-    const mlsi_expr *e = expr_of(t, code);
-    for (int i = 0; e && i < e->n; i++)
-        for (int k = 0; k < e->terms[i].n; k++)
-            if (atom_mentions(t, &t->atoms[e->terms[i].atoms[k]], symbol)) return true;
-    return false;
-}
-
 bool mlsi_c_stride(const mlsi_nest *n, int64_t code, int32_t var, int64_t *stride) {
-    const mlsi_symtab *t = &n->tab;
-    const mlsi_expr *e = expr_of(t, code);
-    int32_t symbol = n->vars[var].symbol;
-    *stride = 0;
-    for (int i = 0; e && symbol >= 0 && i < e->n; i++) {
-        const mlsi_term *term = &e->terms[i];
-        bool found = false;
-        for (int k = 0; k < term->n; k++)
-            found |= atom_mentions(t, &t->atoms[term->atoms[k]], symbol);
-        if (!found) continue;
-        if (term->n != 1 || t->atoms[term->atoms[0]].op) return false;
-        *stride += term->coef;
-    }
-    return true;
+    int32_t symbol = n->vars[var].symbol; /* -1: at most one turn */
+    mlsi_stride s = {MLSI_STRIDE_NUMBER, 0};
+    if (symbol >= 0) s = mlsi_index_stride(&n->tab, code, symbol);
+    *stride = s.value;
+    return s.kind == MLSI_STRIDE_NUMBER;
 }
 
 mlsi_c_access mlsi_c_access_of(const mlsi_nest *n, int32_t buffer, const int64_t *index,

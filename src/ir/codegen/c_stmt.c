@@ -43,7 +43,7 @@ static void begin_acc(mlsi_c_writer *w, const mlsi_ls *s) {
     mlsi_text_add(w->out, ");\n");
 }
 
-/* Once a reduction's loops have ended its result has a name; `after` is the statement behind them. */
+/* Once a reduction's loops have ended its result has a name. */
 static void finish_acc(mlsi_c_writer *w, int32_t acc) {
     const mlsi_acc *a = &w->n->accs[acc];
     bool wraps = mlsi_c_class_of(a->dtype) == MLSI_C_INT && a->dtype != MLSYS_I64 &&
@@ -82,8 +82,7 @@ static bool order_is_free(const mlsi_acc *a) {
 }
 
 static void check_order(mlsi_c_writer *w, const mlsi_ls *add_stmt, walk *loops) {
-    mlsi_nest *n =
-        (mlsi_nest *)(uintptr_t)w->n; /* interning more expressions changes nothing that it means */
+    mlsi_nest *n = w->n;
     int64_t position = 0;
     if (order_is_free(&w->n->accs[add_stmt->ref])) return;
     for (int i = 0; i < loops->n; i++) {
@@ -111,9 +110,14 @@ static void check_adds(mlsi_c_writer *w, int32_t acc, int32_t first, walk *loops
         const mlsi_ls *s = &w->n->stmts[i];
         if (s->kind == MLSI_LS_ADD && s->ref == acc) check_order(w, s, loops);
         if (s->body < 0) continue;
-        if (s->kind == MLSI_LS_FOR && loops->n < 16) loops->vars[loops->n++] = s->var;
+        bool loop = s->kind == MLSI_LS_FOR;
+        if (loop && loops->n == (int)(sizeof loops->vars / sizeof loops->vars[0])) {
+            mlsi_c_refuse(w, "a reduction of so many loops");
+            return;
+        }
+        if (loop) loops->vars[loops->n++] = s->var;
         check_adds(w, acc, s->body, loops);
-        if (s->kind == MLSI_LS_FOR) loops->n--;
+        if (loop) loops->n--;
     }
 }
 
@@ -191,9 +195,9 @@ static const char *extent(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut
     if (mlsi_fault(MLSI_FAULT_C_CUT)) cut = NULL;
     mlsi_text_add(w->out, "{ const int64_t n_%s = ", v->name);
     if (cut) {
-        mlsi_nest *n = (mlsi_nest *)(uintptr_t)w->n;
+        mlsi_nest *n = w->n;
         int64_t base = mlsi_nest_index(n, '-', cut->index[1], v->code);
-        mlsi_text_add(w->out, "ml_min_i64(");
+        mlsi_text_add(w->out, "int_min(");
         mlsi_c_index(w, mlsi_nest_index(n, '-', cut->index[2], base));
         mlsi_text_add(w->out, ", ");
     }

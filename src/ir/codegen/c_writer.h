@@ -10,7 +10,7 @@
 typedef enum mlsi_c_mode { MLSI_C_SCALAR, MLSI_C_FULL, MLSI_C_TAIL } mlsi_c_mode;
 
 typedef struct mlsi_c_writer {
-    const mlsi_nest *n;
+    mlsi_nest *n; /* expressions are interned in its table */
     mlsi_text *out;
     mlsi_c_mode mode;
     int32_t vector_var;   /* of the vector loop around, -1 = none */
@@ -35,7 +35,7 @@ void mlsi_c_index(mlsi_c_writer *w, int64_t code);
 bool mlsi_c_stride(const mlsi_nest *n, int64_t code, int32_t var, int64_t *stride);
 /* The address of buffer's element, without the name: "i*in0_s0 + j". */
 void mlsi_c_address(mlsi_c_writer *w, int32_t buffer, const int64_t *index);
-/* What a variable is at the start of its loop is 0: the address with it set so. */
+/* How an access moves with a variable: not at all, to the next element, or else. */
 typedef enum mlsi_c_access { MLSI_C_SAME, MLSI_C_UNIT, MLSI_C_OTHER } mlsi_c_access;
 mlsi_c_access mlsi_c_access_of(const mlsi_nest *n, int32_t buffer, const int64_t *index,
                                int32_t var);

@@ -9,8 +9,9 @@
 
 #include "ir/loop/nest.h"
 
-/* UNSUPPORTED with the reason where the text cannot say what the nest does (GPU loops, f8). */
-mlsys_status mlsi_codegen_c(const mlsi_nest *n, const char *name, mlsi_text *out);
+/* UNSUPPORTED with the reason where the text cannot say what the nest does (GPU loops, shuffles). Index expressions are
+ * interned in the nest's table, which changes nothing that it means. */
+mlsys_status mlsi_codegen_c(mlsi_nest *n, const char *name, mlsi_text *out);
 /* The default schedule for CPUs of a nest of rows (one whose ops have no loops of their own). */
 mlsys_status mlsi_codegen_schedule(mlsi_nest *n);
 /* How many tasks there are: an index expression, 1 without PARALLEL loops. */

@@ -87,27 +87,9 @@ int32_t mlsi_nest_bytes(mlsi_nest *n, int32_t buffer) {
     return add_buffer(n, &b);
 }
 
-/* floor((q * b + v) / b) is q for a variable v below a symbolic b, which dims, knowing intervals only, leave standing. */
-static bool divide_by_extent(mlsi_nest *n, int64_t a, int64_t b, int64_t *quotient, int64_t *rest) {
-    for (int64_t i = 0; b < 0 && i < n->n_vars; i++) {
-        int64_t multiple;
-        bool exact = false;
-        if (n->vars[i].extent != b || !n->vars[i].code) continue;
-        if (mlsi_dim_op(&n->tab, '-', a, n->vars[i].code, &multiple) != MLSYS_OK) continue;
-        if (mlsi_dim_divide_exact(&n->tab, multiple, b, quotient, &exact) != MLSYS_OK) continue;
-        *rest = n->vars[i].code;
-        if (mlsi_fault(MLSI_FAULT_LOOPS_EXTENT)) exact = true;
-        if (exact) return true;
-    }
-    return false;
-}
-
 int64_t mlsi_nest_index(mlsi_nest *n, int op, int64_t a, int64_t b) {
-    int64_t out = 0, quotient, rest;
-    if (n->status != MLSYS_OK) return 0;
-    if ((op == '/' || op == '%') && divide_by_extent(n, a, b, &quotient, &rest))
-        return op == '/' ? quotient : rest;
-    mlsi_nest_fail(n, mlsi_dim_op(&n->tab, op, a, b, &out));
+    int64_t out = 0;
+    if (n->status == MLSYS_OK) mlsi_nest_fail(n, mlsi_dim_op(&n->tab, op, a, b, &out));
     return out;
 }
 
@@ -358,8 +340,17 @@ int32_t mlsi_nest_load(mlsi_nest *n, int32_t buffer, const int64_t *index) {
 }
 
 static bool is_predicate(mlsi_op op) {
-    return (op >= MLSI_OP_EQ && op <= MLSI_OP_GE) || op == MLSI_OP_IS_NAN ||
-           op == MLSI_OP_IS_FINITE;
+    switch (op) {
+    case MLSI_OP_EQ:
+    case MLSI_OP_NE:
+    case MLSI_OP_LT:
+    case MLSI_OP_LE:
+    case MLSI_OP_GT:
+    case MLSI_OP_GE:
+    case MLSI_OP_IS_NAN:
+    case MLSI_OP_IS_FINITE: return true;
+    default: return false;
+    }
 }
 
 mlsys_dtype mlsi_nest_op_dtype(mlsi_op op, mlsys_dtype last) {

@@ -43,9 +43,10 @@ mlsys_status mlsi_machine_load(mlsi_machine *m, int32_t buffer, const int64_t *b
     char *data;
     uint8_t *written;
     MLSI_TRY(mlsi_machine_element(m, buffer, base, offset, &data, &written));
-    if (written && !*written)
-        return mlsi_fail(MLSYS_E_STATE, "nest %s: an element of %s is read before it is written",
-                         m->n->name, m->n->buffers[buffer].name);
+    if (written && *written != MLSI_WRITTEN)
+        return mlsi_fail(MLSYS_E_STATE, "nest %s: an element of %s is read before it is %s",
+                         m->n->name, m->n->buffers[buffer].name,
+                         *written ? "waited for" : "written");
     *out = 0;
     memcpy(out, data, (size_t)mlsi_dtype_size(m->n->buffers[buffer].dtype));
     return MLSYS_OK;
@@ -58,7 +59,7 @@ static mlsys_status store(mlsi_machine *m, const mlsi_ls *s) {
     MLSI_TRY(eval(m, s->value, &bits));
     MLSI_TRY(mlsi_machine_element(m, s->ref, s->index, NULL, &data, &written));
     memcpy(data, &bits, (size_t)mlsi_dtype_size(m->n->buffers[s->ref].dtype));
-    if (written) *written = 1;
+    if (written) *written = s->kind == MLSI_LS_COPY ? MLSI_COPYING : MLSI_WRITTEN;
     return MLSYS_OK;
 }
 
@@ -237,6 +238,18 @@ static mlsys_status run_add(mlsi_machine *m, const mlsi_ls *s) {
     return mlsi_machine_acc_add(m, s->ref, position, a, b);
 }
 
+/* Every copy that was begun is done. */
+static mlsys_status run_wait(mlsi_machine *m) {
+    for (int64_t i = 0; i < m->n->n_buffers; i++) {
+        int64_t count = 0;
+        uint8_t *written = m->buffers[i].written;
+        if (written) MLSI_TRY(count_of(m, (int32_t)i, &count));
+        for (int64_t k = 0; k < count; k++)
+            if (written[k] == MLSI_COPYING) written[k] = MLSI_WRITTEN;
+    }
+    return MLSYS_OK;
+}
+
 static mlsys_status run_acc(mlsi_machine *m, const mlsi_ls *s) {
     const mlsi_acc *a = &m->n->accs[s->ref];
     int64_t count;
@@ -260,8 +273,8 @@ static mlsys_status run_stmt(mlsi_machine *m, const mlsi_ls *s) {
     case MLSI_LS_ACC: return run_acc(m, s);
     case MLSI_LS_ADD: return run_add(m, s);
     case MLSI_LS_BIND: return run_bind(m, s);
-    case MLSI_LS_BARRIER:
-    case MLSI_LS_WAIT: return MLSYS_OK; /* one iteration after the other: all has been done */
+    case MLSI_LS_BARRIER: return MLSYS_OK; /* one iteration after the other: all has been done */
+    case MLSI_LS_WAIT: return run_wait(m);
     case MLSI_LS_MMA: return mlsi_machine_mma(m, s);
     }
     return mlsi_fail(MLSYS_E_INTERNAL, "nest %s: statement kind %d", m->n->name, (int)s->kind);
@@ -296,7 +309,7 @@ static mlsys_status check_written(mlsi_machine *m) {
         if (mlsi_dtype_is_block(m->n->buffers[i].dtype)) continue; /* its bytes are written */
         MLSI_TRY(count_of(m, (int32_t)i, &count));
         for (int64_t k = 0; k < count; k++)
-            if (!m->buffers[i].written[k])
+            if (m->buffers[i].written[k] != MLSI_WRITTEN)
                 return mlsi_fail(MLSYS_E_STATE, "nest %s: element %lld of %s is never written",
                                  m->n->name, (long long)k, m->n->buffers[i].name);
     }

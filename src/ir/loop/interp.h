@@ -4,9 +4,12 @@
 
 #include "ir/loop/nest.h"
 
+/* Of an element; a copy's destination is arbitrary until the next WAIT. */
+enum { MLSI_UNWRITTEN = 0, MLSI_WRITTEN, MLSI_COPYING };
+
 typedef struct mlsi_machine_buffer {
     char *data, *own;
-    uint8_t *written; /* per element; NULL: an input */
+    uint8_t *written; /* per element, of the enum; NULL: an input */
 } mlsi_machine_buffer;
 
 typedef struct mlsi_machine_acc { /* terms by position */

@@ -60,7 +60,5 @@ int32_t mlsi_lower_bytes(mlsi_lower *l, int i);
  * into the expressions; a larger one is UNSUPPORTED (make it an input). n is initialised here; free it also after a
  * failure. UNSUPPORTED with the reason where the function's values do not share loops, which fusion must not ask for. */
 mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name, mlsi_nest *n);
-/* Default schedule: which loops are parallel and which are vectors, tiles. */
-mlsys_status mlsi_schedule_default(mlsi_nest *n);
 
 #endif

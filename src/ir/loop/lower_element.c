@@ -79,7 +79,7 @@ static int32_t find_held(mlsi_lowering *d, int32_t value, int rank, const int64_
 }
 
 static void hold(mlsi_lowering *d, int32_t value, int rank, const int64_t *index, int32_t expr) {
-    mlsi_held h = {.value = value, .expr = expr, .rank = rank, .depth = d->n->depth};
+    mlsi_held h = {.value = value, .expr = expr, .depth = d->n->depth};
     h.body = d->n->open[h.depth].stmt;
     forget_closed(d);
     memcpy(h.index, index, sizeof *index * (size_t)rank);

@@ -6,6 +6,13 @@
 
 #include <string.h>
 
+/* Is output o computed where an element of the node's result r is given? */
+static bool follows(const mlsi_lowering *d, const mlsi_node *node, int r, int64_t o) {
+    int32_t v = d->f->outputs[o].value, result = node->first_out + r;
+    if (v == result) return true;
+    return node->n_out == 1 && mlsi_type_equal(&d->f->values[v].type, &d->f->values[result].type);
+}
+
 void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value) {
     mlsi_lowering *d = l->driver;
     int32_t v = l->node->first_out + r;
@@ -13,10 +20,7 @@ void mlsi_lower_result(mlsi_lower *l, int r, const int64_t *index, int32_t value
         d, v, index,
         mlsi_nest_let(d->n, "y", mlsi_nest_cast(d->n, value, mlsi_lower_out(l, r)->dtype)));
     for (int64_t o = 0; o < d->f->n_outputs; o++) {
-        if (!mlsi_type_equal(&d->f->values[d->f->outputs[o].value].type, mlsi_lower_out(l, r)) &&
-            d->f->outputs[o].value != v)
-            continue;
-        if (l->node->n_out > 1 && d->f->outputs[o].value != v) continue;
+        if (!follows(d, l->node, r, o)) continue;
         int32_t x = mlsi_lower_value(d, d->f->outputs[o].value, index);
         mlsi_nest_store(d->n, (int32_t)(d->f->n_inputs + o), index, x);
     }
@@ -163,6 +167,18 @@ static bool copy_outputs(mlsi_lowering *d) {
     return blocks > 0;
 }
 
+/* The loops of the one node that has some, and the outputs that are computed where its results are given. */
+static void lower_own_loops(mlsi_lowering *d, const mlsi_node *node) {
+    mlsi_lower l = mlsi_lower_of(d, node);
+    for (int64_t o = 0; o < d->f->n_outputs; o++) {
+        bool given = false;
+        for (int r = 0; r < node->n_out; r++)
+            given = given || follows(d, node, r, o);
+        if (!given) mlsi_lower_refuse(d, "an output has other loops than ", mlsi_op_name(node->op));
+    }
+    if (d->n->status == MLSYS_OK) mlsi_nest_fail(d->n, mlsi_op_get(node->op)->nest(&l));
+}
+
 mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name, mlsi_nest *n) {
     mlsi_lowering d = {.g = g, .f = &g->funcs[func], .func = func, .n = n, .nest_node = -1};
     mlsi_nest_init(n, g->alloc, &g->symbols, name);
@@ -172,13 +188,10 @@ mlsys_status mlsi_lower_func(const mlsi_graph *g, int32_t func, const char *name
     if (n->status == MLSYS_OK) place_values(&d);
     if (n->status == MLSYS_OK) classify(&d);
     bool copied = n->status == MLSYS_OK && copy_outputs(&d);
-    if (n->status == MLSYS_OK && d.nest_node >= 0) {
-        const mlsi_node *node = &d.f->nodes[d.nest_node];
-        mlsi_lower l = mlsi_lower_of(&d, node);
-        mlsi_nest_fail(n, mlsi_op_get(node->op)->nest(&l));
-    } else if (n->status == MLSYS_OK && !copied) {
+    if (n->status == MLSYS_OK && d.nest_node >= 0)
+        lower_own_loops(&d, &d.f->nodes[d.nest_node]);
+    else if (n->status == MLSYS_OK && !copied)
         mlsi_lower_rows(&d);
-    }
     mlsi_mem_free(g->alloc, d.values);
     mlsi_mem_free(g->alloc, d.held);
     return mlsi_nest_finish(n);

@@ -160,9 +160,21 @@ static void store_outputs(mlsi_lowering *d) {
 
 /* ---- rows that are read more than once -------------------------------------------------------------------- */
 
-static bool is_costly(mlsi_op op) {
-    return (op >= MLSI_OP_CBRT && op <= MLSI_OP_SIGMOID) || op == MLSI_OP_POW ||
-           op == MLSI_OP_ATAN2;
+/* By the op's own cost rule, for one element. */
+static bool is_costly(const mlsi_node *node) {
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    mlsi_view one[MLSI_MAX_OPERANDS + 1];
+    mlsi_op_cost c = {0};
+    if (!(def->traits & MLSI_TRAIT_ELEMENTWISE)) return false;
+    for (int i = 0; i <= node->n_in; i++)
+        one[i] = (mlsi_view){.dtype = MLSYS_F32};
+    def->cost(&(mlsi_cost_args){.attrs = node->attrs,
+                                .n_in = node->n_in,
+                                .n_out = 1,
+                                .in = one,
+                                .out = one + node->n_in},
+              &c);
+    return c.transcendentals > 0;
 }
 
 /* Per value, the loops that read it through what is computed in place: a bit per reduction (62 and later share one),
@@ -193,7 +205,7 @@ static void keep_rows(mlsi_lowering *d, const uint64_t *readers) {
         const mlsi_node *node = &d->f->nodes[i];
         const mlsi_type *t = &d->f->values[node->first_out].type;
         int64_t lo, hi, dims[MLSYS_MAX_DIMS], *inner = dims + d->row_rank;
-        if (!is_costly(node->op) || t->rank <= d->row_rank || !has_rows(d, t)) continue;
+        if (!is_costly(node) || t->rank <= d->row_rank || !has_rows(d, t)) continue;
         int rank = t->rank - d->row_rank;
         mlsi_lower_split(d, t->rank, t->dims, dims);
         mlsi_dim_range(&d->n->tab, product(d->n, rank, inner), &lo, &hi);

@@ -21,7 +21,7 @@ typedef struct mlsi_lowered {
 
 /* An element that a let holds, while the body that has the let is open. */
 typedef struct mlsi_held {
-    int32_t value, expr, rank;
+    int32_t value, expr;
     int32_t depth, body; /* of the nest's open bodies; the body's statement */
     int64_t index[MLSYS_MAX_DIMS];
 } mlsi_held;

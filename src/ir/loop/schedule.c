@@ -8,7 +8,7 @@
 /* ---- one step ------------------------------------------------------------------------------------------------ */
 
 /* A rewritten copy that has been checked takes the nest's place. */
-mlsys_status mlsi_schedule_step(mlsi_nest *n, const mlsi_step *step) {
+mlsys_status mlsi_schedule_step(mlsi_nest *n, const mlsi_directive *step) {
     const mlsi_primitive_row *row = mlsi_primitive_get(step->primitive);
     mlsi_nest work, done;
     if (n->status != MLSYS_OK) return n->status;
@@ -45,7 +45,7 @@ static void set(char (*to)[MLSI_STEP_NAME], int32_t count, const char *const *fr
 static mlsys_status call(mlsi_nest *n, mlsi_primitive p, int n_names, const char *const *names,
                          int n_numbers, const int64_t *numbers, int n_results,
                          const char *const *results) {
-    mlsi_step s = {
+    mlsi_directive s = {
         .primitive = p, .n_names = n_names, .n_numbers = n_numbers, .n_results = n_results};
     set(s.names, n_names, names);
     if (n_numbers) memcpy(s.numbers, numbers, sizeof *numbers * (size_t)n_numbers);

@@ -27,17 +27,17 @@ typedef enum mlsi_primitive {
 
 enum { MLSI_STEP_NAMES = 8, MLSI_STEP_NAME = 64, MLSI_STEP_RESULTS = 4, MLSI_STEP_NUMBERS = 2 };
 
-typedef struct mlsi_step {
+typedef struct mlsi_directive {
     mlsi_primitive primitive;
     int32_t n_names, n_numbers, n_results;
     char names[MLSI_STEP_NAMES][MLSI_STEP_NAME]; /* loops, buffers, the kind of a bind */
     int64_t numbers[MLSI_STEP_NUMBERS];
     char results[MLSI_STEP_RESULTS][MLSI_STEP_NAME]; /* names of what it makes */
-} mlsi_step;
+} mlsi_directive;
 
 typedef struct mlsi_schedule {
     mlsi_alloc *alloc;
-    mlsi_step *steps;
+    mlsi_directive *steps;
     int64_t n, cap;
 } mlsi_schedule;
 
@@ -47,7 +47,7 @@ mlsys_status mlsi_nest_copy(const mlsi_nest *from, mlsi_nest *to);
 
 /* ---- one step at a time ------------------------------------------------------------------------------- */
 
-mlsys_status mlsi_schedule_step(mlsi_nest *n, const mlsi_step *step);
+mlsys_status mlsi_schedule_step(mlsi_nest *n, const mlsi_directive *step);
 
 /* for l in E -> for outer in ceil(E / factor), for inner in factor; a guard where factor may not divide E. */
 mlsys_status mlsi_schedule_split(mlsi_nest *n, const char *loop, int64_t factor, const char *outer,

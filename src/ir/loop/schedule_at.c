@@ -152,7 +152,7 @@ static void walk_box(mlsi_nest *w, const producer *p, const mlsi_box *r) {
     }
 }
 
-void mlsi_edit_compute_at(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_compute_at(mlsi_nest *w, const mlsi_directive *s) {
     producer p = {.buffer = mlsi_edit_buffer(w, "compute_at", s->names[0]),
                   .loop = mlsi_edit_loop(w, "compute_at", s->names[1])};
     mlsi_box r;

@@ -69,7 +69,7 @@ static int32_t fill(mlsi_nest *w, int32_t from, int32_t to, const mlsi_box *r) {
     return top >= 0 ? top : s;
 }
 
-void mlsi_edit_cache_read(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_cache_read(mlsi_nest *w, const mlsi_directive *s) {
     int32_t buffer = mlsi_edit_buffer(w, "cache_read", s->names[0]);
     int32_t loop = mlsi_edit_loop(w, "cache_read", s->names[1]), alloc;
     int read, written;
@@ -181,7 +181,7 @@ static int32_t copy_out(mlsi_nest *w, int32_t store, int32_t to, int n, const in
     return top;
 }
 
-void mlsi_edit_cache_write(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_cache_write(mlsi_nest *w, const mlsi_directive *s) {
     int32_t buffer = mlsi_edit_buffer(w, "cache_write", s->names[0]);
     int32_t loop = mlsi_edit_loop(w, "cache_write", s->names[1]), alloc, path[32];
     int read, written;

@@ -6,7 +6,7 @@
 #include "ir/loop/schedule.h"
 
 /* A primitive: what to prove and to rewrite. */
-typedef void mlsi_edit(mlsi_nest *w, const mlsi_step *s);
+typedef void mlsi_edit(mlsi_nest *w, const mlsi_directive *s);
 mlsi_edit mlsi_edit_split, mlsi_edit_reorder, mlsi_edit_fuse, mlsi_edit_tile, mlsi_edit_vectorize,
     mlsi_edit_unroll, mlsi_edit_parallel, mlsi_edit_bind, mlsi_edit_cache_read,
     mlsi_edit_cache_write, mlsi_edit_compute_at, mlsi_edit_rfactor, mlsi_edit_tensorize;

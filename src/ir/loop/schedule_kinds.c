@@ -133,20 +133,20 @@ static void check_extent(mlsi_nest *w, const char *what, const char *name, int64
                          name, (long long)most, mlsi_dim_text(&w->tab, extent, text, sizeof text));
 }
 
-void mlsi_edit_vectorize(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_vectorize(mlsi_nest *w, const mlsi_directive *s) {
     set_kind(w, "vectorize", s->names[0], MLSI_LOOP_VECTOR);
 }
 
-void mlsi_edit_unroll(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_unroll(mlsi_nest *w, const mlsi_directive *s) {
     check_extent(w, "unroll", s->names[0], MOST_UNROLLED);
     set_kind(w, "unroll", s->names[0], MLSI_LOOP_UNROLLED);
 }
 
-void mlsi_edit_parallel(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_parallel(mlsi_nest *w, const mlsi_directive *s) {
     set_kind(w, "parallel", s->names[0], MLSI_LOOP_PARALLEL);
 }
 
-void mlsi_edit_bind(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_bind(mlsi_nest *w, const mlsi_directive *s) {
     const char *kind = s->names[1];
     if (!strcmp(kind, "grid")) {
         set_kind(w, "bind", s->names[0], MLSI_LOOP_GRID);

@@ -51,7 +51,7 @@ static void split(mlsi_nest *w, const char *what, const char *name, int64_t fact
     w->stmts[guard].body = body;
 }
 
-void mlsi_edit_split(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_split(mlsi_nest *w, const mlsi_directive *s) {
     split(w, "split", s->names[0], s->numbers[0], s->results[0], s->results[1]);
 }
 
@@ -93,7 +93,7 @@ int mlsi_edit_chain(mlsi_nest *w, const char *what, int32_t top, int32_t bottom,
 
 /* ---- fuse: outer = f / E, inner = f % E ----------------------------------------------------------------------------- */
 
-void mlsi_edit_fuse(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_fuse(mlsi_nest *w, const mlsi_directive *s) {
     int32_t a = mlsi_edit_loop(w, "fuse", s->names[0]), b = mlsi_edit_loop(w, "fuse", s->names[1]);
     int32_t loops[2];
     int64_t lo, hi, by[2] = {0, 0};
@@ -234,11 +234,11 @@ static void reorder(mlsi_nest *w, const char *what, int count,
     }
 }
 
-void mlsi_edit_reorder(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_reorder(mlsi_nest *w, const mlsi_directive *s) {
     reorder(w, "reorder", s->n_names, s->names);
 }
 
-void mlsi_edit_tile(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_tile(mlsi_nest *w, const mlsi_directive *s) {
     split(w, "tile", s->names[0], s->numbers[0], s->results[0], s->results[2]);
     split(w, "tile", s->names[1], s->numbers[1], s->results[1], s->results[3]);
     if (w->status == MLSYS_OK) reorder(w, "tile", 4, s->results);

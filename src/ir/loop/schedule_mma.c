@@ -188,7 +188,7 @@ static void read_tile(mlsi_nest *w, const pattern *p, int32_t c) {
     }
 }
 
-void mlsi_edit_tensorize(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_tensorize(mlsi_nest *w, const mlsi_directive *s) {
     pattern p = {.i = mlsi_edit_loop(w, "tensorize", s->names[0]),
                  .j = mlsi_edit_loop(w, "tensorize", s->names[1]),
                  .k = mlsi_edit_loop(w, "tensorize", s->names[2])};

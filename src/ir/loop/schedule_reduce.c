@@ -103,7 +103,7 @@ static int32_t new_acc(mlsi_nest *w, const mlsi_acc *like, int64_t count) {
     return (int32_t)w->n_accs++;
 }
 
-void mlsi_edit_rfactor(mlsi_nest *w, const mlsi_step *s) {
+void mlsi_edit_rfactor(mlsi_nest *w, const mlsi_directive *s) {
     int32_t loop = mlsi_edit_loop(w, "rfactor", s->names[0]);
     if (loop < 0) return;
     int32_t add = find_add(w, loop);

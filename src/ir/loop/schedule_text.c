@@ -81,7 +81,7 @@ static bool read_number(reader *r, int64_t *out) {
 }
 
 /* "$0_o" with the names of the step. */
-static bool make_name(reader *r, const mlsi_step *s, const char *pattern,
+static bool make_name(reader *r, const mlsi_directive *s, const char *pattern,
                       char out[MLSI_STEP_NAME]) {
     size_t n = 0;
     for (; *pattern; pattern++) {
@@ -98,7 +98,7 @@ static bool make_name(reader *r, const mlsi_step *s, const char *pattern,
 }
 
 /* "(a, b, 8) -> c, d": names and numbers may be mixed, their orders count. */
-static void read_arguments(reader *r, const mlsi_primitive_row *row, mlsi_step *s) {
+static void read_arguments(reader *r, const mlsi_primitive_row *row, mlsi_directive *s) {
     if (!take(r, "(")) fail(r, "( is expected");
     while (r->st == MLSYS_OK) {
         skip_space(r);
@@ -129,7 +129,7 @@ static void read_arguments(reader *r, const mlsi_primitive_row *row, mlsi_step *
     }
 }
 
-static void read_step(reader *r, mlsi_step *s) {
+static void read_step(reader *r, mlsi_directive *s) {
     char name[MLSI_STEP_NAME];
     const char *at = r->p;
     if (!read_name(r, name)) return;
@@ -150,7 +150,7 @@ mlsys_status mlsi_schedule_parse(mlsi_schedule *s, const char *text) {
         while (take(&r, ";"))
             continue;
         if (!*r.p || r.st != MLSYS_OK) break;
-        mlsi_step step = {.n_names = 0};
+        mlsi_directive step = {.n_names = 0};
         read_step(&r, &step);
         skip_space(&r);
         if (r.st == MLSYS_OK && *r.p && *r.p != ';') fail(&r, "; is expected");
@@ -166,7 +166,7 @@ mlsys_status mlsi_schedule_parse(mlsi_schedule *s, const char *text) {
 
 void mlsi_schedule_print(const mlsi_schedule *s, mlsi_text *out) {
     for (int64_t i = 0; i < s->n; i++) {
-        const mlsi_step *step = &s->steps[i];
+        const mlsi_directive *step = &s->steps[i];
         mlsi_text_add(out, "%s(", rows[step->primitive].name);
         for (int k = 0; k < step->n_names; k++)
             mlsi_text_add(out, "%s%s", k ? ", " : "", step->names[k]);

@@ -78,7 +78,8 @@ static const mlsi_attr_desc gelu_attrs[] = {
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .traits = MLSI_SMOOTH_TRAITS, .narrow = MLSI_NARROW_FOLLOWS
 
-const mlsi_op_def mlsi_op_def_relu = {ACTIVATION,
+const mlsi_op_def mlsi_op_def_relu = {.shares = MLSI_SHARES_ELEMENTS,
+                                      ACTIVATION,
                                       .attrs_size = sizeof(mlsi_attr_none),
                                       .infer = mlsi_elementwise_infer_numbers,
                                       .cost = mlsi_elementwise_cost,
@@ -88,6 +89,7 @@ const mlsi_op_def mlsi_op_def_relu = {ACTIVATION,
                                       .special = "NaN stays NaN; relu(-0) = +0.",
                                       .onnx = "Relu"};
 const mlsi_op_def mlsi_op_def_gelu = {
+    .shares = MLSI_SHARES_ELEMENTS,
     ACTIVATION,
     .attrs_size = sizeof(mlsi_attr_gelu),
     .attrs = gelu_attrs,
@@ -101,6 +103,7 @@ const mlsi_op_def mlsi_op_def_gelu = {
     .special = "gelu(-inf) = -inf * 0 = NaN, gelu(inf) = inf.",
     .onnx = "Gelu"};
 const mlsi_op_def mlsi_op_def_silu = {
+    .shares = MLSI_SHARES_ELEMENTS,
     ACTIVATION,
     .attrs_size = sizeof(mlsi_attr_none),
     .infer = mlsi_elementwise_infer_floats,

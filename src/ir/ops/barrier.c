@@ -33,22 +33,25 @@ static const mlsi_attr_desc barrier_attrs[] = {
      .help = ">= 0; barriers of one value with different numbers stay different values"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_barrier = {
-    .element = mlsi_loops_same,
-    .min_in = 1,
-    .max_in = 1,
-    .min_out = 1,
-    .max_out = 1,
-    .operands = "x",
-    .traits = MLSI_TRAIT_ELEMENTWISE | MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
-    .attrs_size = sizeof(mlsi_attr_barrier),
-    .attrs = barrier_attrs,
-    .infer = infer_barrier,
-    .cost = mlsi_elementwise_cost_move,
-    .ref = ref_barrier,
-    .view = view_barrier,
-    .vjp = mlsi_vjp_barrier,
-    .doc =
-        "x itself, which no pass looks through: what is computed from it is computed again, though "
-        "the same was computed from x before. It moves nothing. Block dtypes are allowed.",
-    .special = "Bits are kept."};
+const mlsi_op_def mlsi_op_def_barrier =
+    {/* what stands behind it is computed again, at its own place in time */
+     .shares = MLSI_SHARES_NOTHING,
+
+     .element = mlsi_loops_same,
+     .min_in = 1,
+     .max_in = 1,
+     .min_out = 1,
+     .max_out = 1,
+     .operands = "x",
+     .traits = MLSI_TRAIT_ELEMENTWISE | MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
+     .attrs_size = sizeof(mlsi_attr_barrier),
+     .attrs = barrier_attrs,
+     .infer = infer_barrier,
+     .cost = mlsi_elementwise_cost_move,
+     .ref = ref_barrier,
+     .view = view_barrier,
+     .vjp = mlsi_vjp_barrier,
+     .doc = "x itself, which no pass looks through: what is computed from it is computed again, "
+            "though "
+            "the same was computed from x before. It moves nothing. Block dtypes are allowed.",
+     .special = "Bits are kept."};

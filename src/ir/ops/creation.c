@@ -52,6 +52,7 @@ static const mlsi_attr_desc iota_attrs[] = {DTYPE_ATTR(mlsi_attr_iota),
                                             {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_iota = {
+    .shares = MLSI_SHARES_MOVEMENT,
     .element = mlsi_loops_iota,
     .min_out = 1,
     .max_out = 1,
@@ -98,6 +99,7 @@ static const mlsi_attr_desc full_attrs[] = {DTYPE_ATTR(mlsi_attr_full),
                                             {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_full = {
+    .shares = MLSI_SHARES_MOVEMENT,
     .element = mlsi_loops_full,
     .min_out = 1,
     .max_out = 1,

@@ -110,13 +110,14 @@ BINARY(div, div_f, div_d, div_i, NUMBERS, SMOOTH, .narrow = MLSI_NARROW_FOLLOWS,
        .vjp = mlsi_vjp_div, .doc = "a / b with NumPy broadcasting; integers truncate toward zero.",
        .special = "Floats: x/0 is an infinity, 0/0 NaN. Integers: x/0 = 0, MIN/-1 = MIN.",
        .onnx = "Div");
-BINARY(rem, fmodf, fmod, rem_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_rem,
+/* rem and mod have no lanes: a kernel with them would be scalar. */
+BINARY(rem, fmodf, fmod, rem_i, NUMBERS, SMOOTH, .shares = MLSI_SHARES_NOTHING, .vjp = mlsi_vjp_rem,
        .doc = "Remainder of a / b truncated: it has the sign of a (C's fmod and %).",
        .special =
            "Floats: rem(x, 0) and rem(inf, y) are NaN, rem(x, inf) = x. Integers: rem(x, 0) = 0.",
        .onnx = "Mod (fmod=1)");
 BINARY(
-    mod, mod_f, mod_d, mod_i, NUMBERS, SMOOTH, .vjp = mlsi_vjp_mod,
+    mod, mod_f, mod_d, mod_i, NUMBERS, SMOOTH, .shares = MLSI_SHARES_NOTHING, .vjp = mlsi_vjp_mod,
     .doc =
         "Remainder of a / b rounded down: r = rem(a, b), and r + b (rounded) where r is not zero "
         "and its sign is not b's.",

@@ -298,6 +298,8 @@ const mlsi_op_def mlsi_op_def_cast = {
                "become NaN.",
     .onnx = "Cast"};
 const mlsi_op_def mlsi_op_def_bitcast = {
+    .shares = MLSI_SHARES_NOTHING, /* no lanes: a kernel with it would be scalar */
+
     CONVERSION,
     .traits = MLSI_MAP_TRAITS,
     .infer = infer_bitcast,

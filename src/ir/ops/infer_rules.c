@@ -1,5 +1,6 @@
 /* Checks that several ops' type inference shares. */
 #include "core/faults.h"
+#include "ir/ops/movement.h"
 #include "ir/ops/op_def.h"
 
 #include <stdarg.h>
@@ -124,4 +125,46 @@ mlsys_status mlsi_infer_addend(const mlsi_infer *t, int operand) {
     return mlsi_infer_fail(t, have->dtype != want->dtype ? MLSYS_E_DTYPE : MLSYS_E_SHAPE, operand,
                            "%s, expected %s", mlsi_type_text(t->symbols, have, a, sizeof a),
                            mlsi_type_text(t->symbols, want, b, sizeof b));
+}
+
+mlsys_status mlsi_infer_list_length(const mlsi_infer *t, const char *what, const mlsi_list *l,
+                                    int64_t n) {
+    if (l->n == n) return MLSYS_OK;
+    return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries, rank is %lld", what,
+                           (long long)l->n, (long long)n);
+}
+
+/* Distinct axes, made non-negative and sorted. */
+mlsys_status mlsi_infer_axes(const mlsi_infer *t, const char *what, int64_t rank, mlsi_list *axes) {
+    if (axes->n < 0 || axes->n > MLSI_LIST_CAP)
+        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries", what,
+                               (long long)axes->n);
+    for (int64_t i = 0; i < axes->n; i++) {
+        MLSI_TRY(mlsi_infer_axis(t, what, rank, &axes->v[i]));
+        int64_t v = axes->v[i], j = i;
+        for (; j > 0 && axes->v[j - 1] >= v; j--) {
+            if (axes->v[j - 1] == v)
+                return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld is named twice",
+                                       what, (long long)v);
+            axes->v[j] = axes->v[j - 1];
+        }
+        axes->v[j] = v;
+    }
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_infer_shape(const mlsi_infer *t, const char *what, const mlsi_list *shape,
+                              mlsi_type *out) {
+    if (shape->n < 0 || shape->n > MLSYS_MAX_DIMS)
+        return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "attribute %s: rank %lld outside [0,%d]", what,
+                               (long long)shape->n, MLSYS_MAX_DIMS);
+    out->rank = (int32_t)shape->n;
+    for (int i = 0; i < out->rank; i++) {
+        if (!mlsi_dim_valid(t->symbols, shape->v[i]))
+            return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "attribute %s: entry %d is %lld", what, i,
+                                   (long long)shape->v[i]);
+        MLSI_TRY(mlsi_infer_extent(t, what, shape->v[i]));
+        out->dims[i] = shape->v[i];
+    }
+    return MLSYS_OK;
 }

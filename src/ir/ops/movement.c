@@ -6,48 +6,6 @@
 
 #include <string.h>
 
-mlsys_status mlsi_infer_list_length(const mlsi_infer *t, const char *what, const mlsi_list *l,
-                                    int64_t n) {
-    if (l->n == n) return MLSYS_OK;
-    return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries, rank is %lld", what,
-                           (long long)l->n, (long long)n);
-}
-
-/* Distinct axes, made non-negative and sorted. */
-mlsys_status mlsi_infer_axes(const mlsi_infer *t, const char *what, int64_t rank, mlsi_list *axes) {
-    if (axes->n < 0 || axes->n > MLSI_LIST_CAP)
-        return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld entries", what,
-                               (long long)axes->n);
-    for (int64_t i = 0; i < axes->n; i++) {
-        MLSI_TRY(mlsi_infer_axis(t, what, rank, &axes->v[i]));
-        int64_t v = axes->v[i], j = i;
-        for (; j > 0 && axes->v[j - 1] >= v; j--) {
-            if (axes->v[j - 1] == v)
-                return mlsi_infer_fail(t, MLSYS_E_ARG, -1, "attribute %s: %lld is named twice",
-                                       what, (long long)v);
-            axes->v[j] = axes->v[j - 1];
-        }
-        axes->v[j] = v;
-    }
-    return MLSYS_OK;
-}
-
-mlsys_status mlsi_infer_shape(const mlsi_infer *t, const char *what, const mlsi_list *shape,
-                              mlsi_type *out) {
-    if (shape->n < 0 || shape->n > MLSYS_MAX_DIMS)
-        return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "attribute %s: rank %lld outside [0,%d]", what,
-                               (long long)shape->n, MLSYS_MAX_DIMS);
-    out->rank = (int32_t)shape->n;
-    for (int i = 0; i < out->rank; i++) {
-        if (!mlsi_dim_valid(t->symbols, shape->v[i]))
-            return mlsi_infer_fail(t, MLSYS_E_SHAPE, -1, "attribute %s: entry %d is %lld", what, i,
-                                   (long long)shape->v[i]);
-        MLSI_TRY(mlsi_infer_extent(t, what, shape->v[i]));
-        out->dims[i] = shape->v[i];
-    }
-    return MLSYS_OK;
-}
-
 #define MOVE                                                                                       \
     .min_in = 1, .max_in = 1, .min_out = 1, .max_out = 1, .operands = "x",                         \
     .cost = mlsi_elementwise_cost_move
@@ -176,7 +134,8 @@ static const mlsi_attr_desc reshape_attrs[] = {
      .help = "extents of the result; one may be -1: what is left of x's elements"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_reshape = {.element = mlsi_loops_reshape,
+const mlsi_op_def mlsi_op_def_reshape = {.shares = MLSI_SHARES_MOVEMENT,
+                                         .element = mlsi_loops_reshape,
                                          MOVE,
                                          .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
                                          .narrow = MLSI_NARROW_FOLLOWS,
@@ -226,6 +185,7 @@ static mlsys_status view_broadcast(const void *attrs, const mlsi_layout *in,
 }
 
 const mlsi_op_def mlsi_op_def_broadcast = {
+    .shares = MLSI_SHARES_MOVEMENT,
     .element = mlsi_loops_broadcast,
     MOVE,
     .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
@@ -292,7 +252,8 @@ static const mlsi_attr_desc transpose_attrs[] = {
      .help = "axis of x that becomes axis i of the result; empty: reversed order"},
     {.name = NULL}};
 
-const mlsi_op_def mlsi_op_def_transpose = {.element = mlsi_loops_transpose,
+const mlsi_op_def mlsi_op_def_transpose = {.shares = MLSI_SHARES_MOVEMENT,
+                                           .element = mlsi_loops_transpose,
                                            MOVE,
                                            .traits = MLSI_TRAIT_VIEW | MLSI_TRAIT_DIFFERENTIABLE,
                                            .narrow = MLSI_NARROW_FOLLOWS,

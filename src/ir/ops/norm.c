@@ -162,6 +162,7 @@ static const mlsi_attr_desc logsumexp_attrs[] = {{.name = "axis",
     .traits = MLSI_TRAIT_DIFFERENTIABLE, .cost = cost_rows
 
 const mlsi_op_def mlsi_op_def_softmax = {
+    .shares = MLSI_SHARES_ROWS_ALONG,
     ROWS,
     .attrs_size = sizeof(mlsi_attr_softmax),
     .attrs = softmax_attrs,
@@ -172,6 +173,7 @@ const mlsi_op_def mlsi_op_def_softmax = {
     .special = "A row with NaN or +inf is NaN. A row of -inf is NaN, or zeros with masked_zero.",
     .onnx = "Softmax"};
 const mlsi_op_def mlsi_op_def_log_softmax = {
+    .shares = MLSI_SHARES_ROWS_ALONG,
     ROWS,
     .attrs_size = sizeof(mlsi_attr_axis),
     .attrs = log_softmax_attrs,
@@ -243,6 +245,7 @@ static const mlsi_attr_desc mean_attrs[] = {{.name = "axes",
                                             {.name = NULL}};
 
 const mlsi_op_def mlsi_op_def_reduce_mean = {
+    .shares = MLSI_SHARES_REDUCTION,
     .min_in = 1,
     .max_in = 1,
     .min_out = 1,
@@ -349,6 +352,7 @@ static const mlsi_attr_desc rms_norm_attrs[] = {NORM_ATTRS(1e-6)};
     .attrs_size = sizeof(mlsi_attr_norm), .infer = infer_norm, .cost = cost_norm
 
 const mlsi_op_def mlsi_op_def_layer_norm = {
+    .shares = MLSI_SHARES_ROWS_FROM,
     NORM,
     .max_in = 3,
     .operands = "x, gamma?, beta?",
@@ -363,6 +367,7 @@ const mlsi_op_def mlsi_op_def_layer_norm = {
     .special = "A row with NaN or an infinity is NaN. Empty rows have no elements to write.",
     .onnx = "LayerNormalization"};
 const mlsi_op_def mlsi_op_def_rms_norm = {
+    .shares = MLSI_SHARES_ROWS_FROM,
     NORM,
     .max_in = 2,
     .operands = "x, gamma?",

@@ -100,6 +100,17 @@ typedef enum mlsi_narrow_policy {
     MLSI_NARROW_FOLLOWS    /* takes the precision of what it stands between */
 } mlsi_narrow_policy;
 
+/* With whom fusion may put an op into one kernel (ir/passes/fuse_group.c). */
+typedef enum mlsi_sharing {
+    MLSI_SHARES_BY_TRAITS = 0, /* element by element where the traits say so, else with nobody */
+    MLSI_SHARES_NOTHING,
+    MLSI_SHARES_ELEMENTS,   /* a composite of elementwise ops */
+    MLSI_SHARES_MOVEMENT,   /* says where elements lie: costs nothing where it is read */
+    MLSI_SHARES_REDUCTION,  /* over the axes of mlsi_attr_reduce */
+    MLSI_SHARES_ROWS_ALONG, /* reads rows along attribute `axis`, gives rows */
+    MLSI_SHARES_ROWS_FROM   /* rows from attribute `axis` to the end */
+} mlsi_sharing;
+
 typedef struct mlsi_op_def {
     int32_t min_in, max_in, min_out, max_out;
     const char *operands; /* "x, w, bias?": names for sentences and docs */
@@ -130,6 +141,7 @@ typedef struct mlsi_op_def {
     mlsys_status (*view)(const void *attrs, const mlsi_layout *in, const mlsi_layout *out_type,
                          mlsi_layout *out, bool *is_view);
     mlsi_narrow_policy narrow;
+    mlsi_sharing shares;
     uint32_t narrow_keeps; /* operands that stay as they are all the same: bit i */
     const char *doc;       /* meaning, shapes, formula */
     const char *special;   /* NaN, infinities, signed zero, empty, out-of-range */

@@ -188,7 +188,7 @@ static const mlsi_attr_desc reduce_attrs[] = {{.name = "axes",
                                             .term = mlsi_loops_reduce_term,                        \
                                             __VA_ARGS__}
 
-REDUCE(reduce_sum, sum_row, mlsi_ref_iadd, 0, .infer = infer_total,
+REDUCE(reduce_sum, sum_row, mlsi_ref_iadd, 0, .shares = MLSI_SHARES_REDUCTION, .infer = infer_total,
        .traits = MLSI_TRAIT_DIFFERENTIABLE, .vjp = mlsi_vjp_reduce_sum,
        .doc = "Sum over axes, in the canonical tree; rounded once to x's dtype. Integers wrap.",
        .special = "An empty row gives +0.", .onnx = "ReduceSum");
@@ -196,14 +196,16 @@ REDUCE(reduce_prod, product_row, mlsi_ref_imul, 1, .infer = infer_total,
        .traits = MLSI_TRAIT_DIFFERENTIABLE, .vjp = mlsi_vjp_reduce_prod,
        .doc = "Product over axes, in the canonical tree with 1 and *; rounded once. Integers wrap.",
        .special = "An empty row gives 1.", .onnx = "ReduceProd");
-REDUCE(reduce_max, max_row, larger, 0, .infer = infer_extreme, .traits = MLSI_TRAIT_DIFFERENTIABLE,
-       .vjp = mlsi_vjp_reduce_max, .doc = "Greatest element over axes.",
+REDUCE(reduce_max, max_row, larger, 0, .shares = MLSI_SHARES_REDUCTION, .infer = infer_extreme,
+       .traits = MLSI_TRAIT_DIFFERENTIABLE, .vjp = mlsi_vjp_reduce_max,
+       .doc = "Greatest element over axes.",
        .special =
            "NaN if any element is NaN; +0 above -0. An axis that may be empty is an error of the "
            "type.",
        .onnx = "ReduceMax");
-REDUCE(reduce_min, min_row, smaller, 0, .infer = infer_extreme, .traits = MLSI_TRAIT_DIFFERENTIABLE,
-       .vjp = mlsi_vjp_reduce_min, .doc = "Least element over axes.",
+REDUCE(reduce_min, min_row, smaller, 0, .shares = MLSI_SHARES_REDUCTION, .infer = infer_extreme,
+       .traits = MLSI_TRAIT_DIFFERENTIABLE, .vjp = mlsi_vjp_reduce_min,
+       .doc = "Least element over axes.",
        .special =
            "NaN if any element is NaN; -0 below +0. An axis that may be empty is an error of the "
            "type.",

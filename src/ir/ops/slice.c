@@ -144,6 +144,7 @@ static void cost_slice(const mlsi_cost_args *a, mlsi_op_cost *c) {
 }
 
 const mlsi_op_def mlsi_op_def_slice = {
+    .shares = MLSI_SHARES_MOVEMENT,
     .element = mlsi_loops_slice,
     .min_in = 1,
     .max_in = 1,

@@ -11,39 +11,21 @@
 
 typedef enum role { ROLE_NONE, ROLE_ELEMENT, ROLE_MOVEMENT, ROLE_REDUCTION, ROLE_ROWS } role;
 
-bool mlsi_fuse_is_movement(mlsi_op op) {
-    switch (op) {
-    case MLSI_OP_BROADCAST:
-    case MLSI_OP_SLICE:
-    case MLSI_OP_RESHAPE:
-    case MLSI_OP_TRANSPOSE:
-    case MLSI_OP_IOTA:
-    case MLSI_OP_FULL: return true;
-    default: return false;
-    }
-}
+bool mlsi_fuse_is_movement(mlsi_op op) { return mlsi_op_get(op)->shares == MLSI_SHARES_MOVEMENT; }
 
 static role role_of(mlsi_op op) {
     const mlsi_op_def *def = mlsi_op_get(op);
-    if (mlsi_fuse_is_movement(op)) return ROLE_MOVEMENT;
-    switch (op) {
-    case MLSI_OP_REDUCE_SUM:
-    case MLSI_OP_REDUCE_MAX:
-    case MLSI_OP_REDUCE_MIN:
-    case MLSI_OP_REDUCE_MEAN: return ROLE_REDUCTION;
-    case MLSI_OP_SOFTMAX:
-    case MLSI_OP_LOG_SOFTMAX:
-    case MLSI_OP_LAYER_NORM:
-    case MLSI_OP_RMS_NORM: return ROLE_ROWS;
-    case MLSI_OP_RELU:
-    case MLSI_OP_GELU:
-    case MLSI_OP_SILU: return ROLE_ELEMENT;
-    case MLSI_OP_BARRIER: /* what stands behind it is computed again, at its own place in time */
-    case MLSI_OP_REM:
-    case MLSI_OP_MOD:
-    case MLSI_OP_BITCAST: return ROLE_NONE;
-    default: return def->traits & MLSI_TRAIT_ELEMENTWISE ? ROLE_ELEMENT : ROLE_NONE;
+    switch (def->shares) {
+    case MLSI_SHARES_BY_TRAITS:
+        return def->traits & MLSI_TRAIT_ELEMENTWISE ? ROLE_ELEMENT : ROLE_NONE;
+    case MLSI_SHARES_ELEMENTS: return ROLE_ELEMENT;
+    case MLSI_SHARES_MOVEMENT: return ROLE_MOVEMENT;
+    case MLSI_SHARES_REDUCTION: return ROLE_REDUCTION;
+    case MLSI_SHARES_ROWS_ALONG:
+    case MLSI_SHARES_ROWS_FROM: return ROLE_ROWS;
+    case MLSI_SHARES_NOTHING: break;
     }
+    return ROLE_NONE;
 }
 
 static const mlsi_type *type_of(const mlsi_fuse_state *s, int32_t value) {
@@ -139,11 +121,19 @@ static int rows_of_reduction(const mlsi_fuse_state *s, const mlsi_node *node) {
     return lead;
 }
 
-static int rows_of(const mlsi_fuse_state *s, const mlsi_node *node, role r) {
-    int rank = type_of(s, node->in[0])->rank;
-    if (r == ROLE_REDUCTION) return rows_of_reduction(s, node);
-    if (node->op == MLSI_OP_RMS_NORM || node->op == MLSI_OP_LAYER_NORM) return rank - 1;
-    return ((const mlsi_attr_axis *)node->attrs)->axis == rank - 1 ? rank - 1 : -1;
+static int64_t axis_of(const mlsi_node *node) {
+    const mlsi_attr_desc *a = mlsi_op_get(node->op)->attrs;
+    while (strcmp(a->name, "axis"))
+        a++;
+    return *(const int64_t *)(const void *)((const char *)node->attrs + a->offset);
+}
+
+static int rows_of(const mlsi_fuse_state *s, const mlsi_node *node) {
+    mlsi_sharing shares = mlsi_op_get(node->op)->shares;
+    if (shares == MLSI_SHARES_REDUCTION) return rows_of_reduction(s, node);
+    int axis = (int)axis_of(node);
+    bool last = axis == type_of(s, node->in[0])->rank - 1;
+    return shares == MLSI_SHARES_ROWS_FROM || last ? axis : -1;
 }
 
 /* ---- joining ------------------------------------------------------------------------------------------------ */
@@ -161,7 +151,7 @@ static mlsi_fuse_why shapes_fit(const mlsi_fuse_state *s, mlsi_fusion *u, int32_
         return keeps_neighbours(s, node) ? MLSI_FUSE_JOINED : MLSI_FUSE_NEIGHBOURS;
     if (r != ROLE_ELEMENT && !same_dims(type_of(s, node->in[0]), &u->space))
         return MLSI_FUSE_SHAPES;
-    int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node, r);
+    int rows = r == ROLE_ELEMENT ? rows_of_value(u, out) : rows_of(s, node);
     if (r == ROLE_ELEMENT && rows < 0) return MLSI_FUSE_SHAPES;
     bool turned =
         r != ROLE_ELEMENT && s->aligned[n] < rows && !mlsi_fault(MLSI_FAULT_FUSE_ROWS_TURNED);
@@ -233,8 +223,9 @@ static int kept_indices(const mlsi_fuse_state *s, const mlsi_node *node, int i) 
     case MLSI_OP_RESHAPE: return same;
     default: break;
     }
-    if (role_of(node->op) == ROLE_REDUCTION) return rows_of_reduction(s, node);
-    return in->rank != out->rank ? 0 : role_of(node->op) == ROLE_ROWS ? in->rank - 1 : same;
+    role r = role_of(node->op);
+    if (r == ROLE_REDUCTION || (r == ROLE_ROWS && i == 0)) return rows_of(s, node);
+    return in->rank != out->rank ? 0 : same;
 }
 
 static void want_operands(mlsi_fuse_state *s, int32_t member) {
