@@ -230,13 +230,13 @@ check-peer: lib examples $(PEER_BIN) ## compare with independent implementations
 	@tools/check_peer.sh $(OUT) $(PEER_BIN)
 check-faults: ## plant each listed defect in turn: its test must fail
 	@tests/faults.sh
-# What tools/mutate_gradients.py links its mutants with; in a folder of its own.
+# The suites that tools/mutate.py links its mutants with, in a folder of its own.
 MUTANTS_BUILD ?= build-mutants
-MUTANT_SUITES := conformance/check_gradients unit/check_gradient unit/check_gradient_values unit/check_gradient_rules \
-  e2e/check_checkpoint unit/check_kernel_attention_grad conformance/check_programs
-check-mutants: ## share of small wrong changes of gradient rules that the suites notice: ARGS="--count 200 --seed 1"
-	@$(MAKE) BUILD=$(MUTANTS_BUILD) CONFIG=release $(MUTANT_SUITES:%=$(MUTANTS_BUILD)/release/tests/%)
-	@BUILD=$(MUTANTS_BUILD) $(PYTHON) tools/mutate_gradients.py $(ARGS)
+AREA ?= gradients
+check-mutants: ## share of small wrong changes that the suites notice: AREA=gradients|compiler ARGS="--count 200 --seed 1"
+	@$(MAKE) BUILD=$(MUTANTS_BUILD) CONFIG=release \
+	  $$($(PYTHON) tools/mutate.py --area $(AREA) --suites | sed 's,^,$(MUTANTS_BUILD)/release/tests/,')
+	@BUILD=$(MUTANTS_BUILD) $(PYTHON) tools/mutate.py --area $(AREA) $(ARGS)
 fuzz: ## libFuzzer on every tests/fuzz/fuzz_*.c, FUZZ_SECONDS each (needs clang)
 	$(MAKE) CONFIG=fuzz CC=clang fuzz-bins
 	@tools/run_fuzz.sh $(BUILD)/fuzz $(FUZZ_SECONDS) $(FUZZ_SRC)
