@@ -37,7 +37,7 @@ STATEMENT = re.compile(r"^\s*(?:if \([^;]*\) )?(?:[\w.>\[\]-]+ = [^;{}]+|(?:give
 DECLARED = re.compile(r"^\s*(?:static |const )*(?:int\d*_t|int|bool|mlsi_\w+|mlsys_\w+|double|char|tape|side|request|loop)\b")
 # Not rules: error paths, sentences, faults that are planted by name, preprocessing.
 SKIPPED = re.compile(r"^\s*#|mlsi_fail\(|memset\(|sizeof|MLSI_TRY\(MLSI_GROW|mlsi_type_text|UNARY_VJP\(name|STEP_VJP\(name|"
-                     r"^\s*\"|taps > 4096|MLSI_MAX_OPERANDS|, text, |mlsi_dim_text")
+                     r"^\s*if \(mlsi_fault\(|^\s*\"|taps > 4096|MLSI_MAX_OPERANDS|, text, |mlsi_dim_text")
 
 
 @dataclass

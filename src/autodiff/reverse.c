@@ -108,6 +108,7 @@ static mlsys_status apply_custom(const mlsi_node *node, mlsi_vjp *v) {
     const mlsi_attr_custom *custom = node->attrs;
     mlsi_custom_use use = v->graph->customs[custom->op_index]; /* rules append to the array */
     if (use.op->vjp) return use.op->vjp(use.op, use.attrs, v);
+    if (mlsi_fault(MLSI_FAULT_ADJOINT_ZERO)) return MLSYS_OK;
     return mlsi_fail(MLSYS_E_UNSUPPORTED,
                      "gradient: %s cannot be differentiated: a custom op without a gradient",
                      use.op->name);
@@ -117,7 +118,6 @@ static mlsys_status apply_rule(const mlsi_node *node, mlsi_vjp *v) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
     if (def->traits & MLSI_TRAIT_CONTROL && node->op != MLSI_OP_CUSTOM)
         return mlsi_vjp_control(v, node->op);
-    if (mlsi_fault(MLSI_FAULT_ADJOINT_ZERO) && node->op == MLSI_OP_SCATTER) return MLSYS_OK;
     if (def->vjp) return def->vjp(v);
     v->through_decomposition = def->decompose != NULL;
     if (v->through_decomposition) return MLSYS_OK;
