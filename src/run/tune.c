@@ -12,10 +12,14 @@ enum {
     BATCH = 16,     /* candidates of one module: the compiler's start costs more than their code */
     FIRST = 4,      /* of the first one, while it is unknown how long compiling takes */
     POPULATION = 8, /* parents */
-    RANDOM = 24,    /* numbers that are drawn; behind them every fourth one is */
-    SAMPLES = 5,    /* of a candidate, and of the best beside it */
-    FINALISTS = 4,  /* measured once more in the end, against the default */
-    LAST_SAMPLES = 9,
+    RANDOM = 20,    /* numbers that are drawn; behind them every fourth one is */
+    SLOW_NS =
+        1000000, /* a first run of that length, and so many times the best one's, says enough */
+    SLOWER = 4,
+    LEAST = 2,     /* samples of a candidate that is far behind the best */
+    SAMPLES = 5,   /* of a candidate, and of the best beside it */
+    FINALISTS = 4, /* measured once more in the end, against the default */
+    LAST_SAMPLES = 15,
     LOCAL_BYTES = 1 << 16
 };
 
@@ -40,12 +44,13 @@ typedef struct search {
     mlsi_schedule_space space;
     mlsi_tune_candidate best; /* without a kernel: the default is it */
     int64_t best_time;        /* in units */
+    int64_t best_ns, default_ns;
     struct {
         uint64_t code;
         int64_t time;
     } * tried; /* what equal C took */
     int64_t n_tried, cap_tried;
-    int64_t start, deadline, compiling; /* ns; how long the last module took */
+    int64_t start, budget, end, compiling; /* ns; how long the last module took */
     int32_t index, kernels;
     int64_t number;
     bool stopped;
@@ -75,16 +80,28 @@ static mlsys_status text_of(const search *s, const mlsi_point *p, mlsi_text *out
     return st;
 }
 
-/* What one would try first: all loops of the band parallel and the innermost loops lanes; the band's last loop lanes. */
+/* What one would try first, as options of the kinds of choices: split of the band's first loop, of its others, of none;
+ * lanes along the innermost loops or the band's last one. */
+static const struct habit {
+    int32_t first, others, inner_lanes, band_lanes;
+} habits[] = {{0, 0, 1, 0}, {0, 0, 0, 1}, {3, 3, 0, 0}, {3, 0, 1, 0}, {5, 3, 0, 1}, {6, 3, 0, 0}};
+
 static bool habitual_point(const search *s, int64_t number, mlsi_point *out) {
     memset(out, 0, sizeof *out);
-    if (number > 2) return false;
+    if (number < 1 || number > (int64_t)(sizeof habits / sizeof habits[0])) return false;
+    const struct habit *h = &habits[number - 1];
     for (int i = 0; i < s->space.n_choices; i++) {
         const mlsi_choice *c = &s->space.choices[i];
-        if (c->kind == MLSI_CHOICE_PARALLEL)
-            out->option[i] = number == 1 ? c->options - 1 : c->options > 2 ? c->options - 2 : 0;
-        if (c->kind == (number == 1 ? MLSI_CHOICE_INNER_VECTOR : MLSI_CHOICE_VECTOR))
-            out->option[i] = 1;
+        int32_t *option = &out->option[i];
+        switch (c->kind) {
+        case MLSI_CHOICE_SPLIT: *option = c->which ? h->others : h->first; break;
+        case MLSI_CHOICE_INNER_VECTOR: *option = h->inner_lanes; break;
+        case MLSI_CHOICE_VECTOR: *option = h->band_lanes; break;
+        case MLSI_CHOICE_PARALLEL: /* all that are outside; a loop of lanes is none */
+            *option = c->options - 1 - (h->band_lanes && !h->first && c->options > 2);
+            break;
+        default: break;
+        }
     }
     return true;
 }
@@ -185,9 +202,18 @@ static const mlsi_tune_candidate *incumbent(const search *s) {
     return s->best.kernel.made ? &s->best : &s->bench.default_;
 }
 
-static bool out_of_time(const search *s) {
+static int64_t sample_ns(int64_t ns) { return ns > MLSI_TUNE_SAMPLE_NS ? ns : MLSI_TUNE_SAMPLE_NS; }
+
+/* What the last comparison will take. */
+static int64_t settling(const search *s) {
+    int64_t each = LAST_SAMPLES * (sample_ns(s->default_ns) + sample_ns(s->best_ns));
+    int64_t all = s->compiling + FINALISTS * each;
+    return all < s->budget / 2 ? all : s->budget / 2;
+}
+
+static bool out_of_time(const search *s, int64_t need) {
     if (mlsi_fault(MLSI_FAULT_TUNE_BUDGET)) return false;
-    return s->stopped || mlsi_now_ns() + s->compiling >= s->deadline;
+    return s->stopped || mlsi_now_ns() + need + settling(s) >= s->end;
 }
 
 /* ---- trials --------------------------------------------------------------------------------------------------------------- */
@@ -195,8 +221,9 @@ static bool out_of_time(const search *s) {
 /* A candidate that is compared: its time beside the best one's. It takes that one's place when it is faster by more than
  * noise. */
 static mlsys_status measure(search *s, draw *d) {
-    int64_t ns[2];
-    MLSI_TRY(mlsi_tune_time(&s->bench, incumbent(s), &d->c, SAMPLES, ns));
+    int64_t ns[2] = {s->best_ns, d->c.first_ns};
+    if (d->c.first_ns < SLOW_NS || d->c.first_ns / SLOWER < s->best_ns)
+        MLSI_TRY(mlsi_tune_time(&s->bench, incumbent(s), &d->c, LEAST, SAMPLES, ns));
     int64_t time = (int64_t)((double)s->best_time * (double)ns[1] / (double)ns[0]);
     s->report->measured++;
     MLSI_TRY(note_draw(s, d, MLSI_TUNE_TIMED, time, ns[1]));
@@ -207,6 +234,7 @@ static mlsys_status measure(search *s, draw *d) {
     mlsi_tune_candidate_free(&s->bench, &s->best);
     s->best = d->c;
     s->best_time = time;
+    s->best_ns = ns[1];
     memset(&d->c, 0, sizeof d->c);
     return MLSYS_OK;
 }
@@ -235,7 +263,7 @@ static bool is_known(const search *s, const mlsi_tune_candidate *c) {
 static mlsys_status collect(search *s, draw *batch, int *n) {
     const int most = s->n_tried > 1 ? BATCH : FIRST;
     *n = 0;
-    while (*n < most && s->number < s->o->candidates && !out_of_time(s)) {
+    while (*n < most && s->number < s->o->candidates && !out_of_time(s, s->compiling)) {
         draw *d = &batch[*n];
         int64_t number = ++s->number;
         if (mlsi_tune_records_find(&s->records, s->o->seed, number) &&
@@ -264,7 +292,7 @@ static mlsys_status try_batch(search *s, draw *batch, int n) {
     MLSI_TRY(mlsi_tune_load(&s->bench, n_new, list));
     if (n_new) s->compiling = mlsi_now_ns() - start;
     for (int i = 0; i < n; i++) {
-        if (mlsi_now_ns() >= s->deadline && !mlsi_fault(MLSI_FAULT_TUNE_BUDGET)) break;
+        if (out_of_time(s, 0)) break;
         MLSI_TRY(judge(s, &batch[i]));
     }
     return MLSYS_OK;
@@ -286,7 +314,7 @@ static void tell(search *s) {
 
 static mlsys_status look_around(search *s) {
     draw batch[BATCH];
-    while (s->number < s->o->candidates && !out_of_time(s)) {
+    while (s->number < s->o->candidates && !out_of_time(s, s->compiling)) {
         int n = 0;
         memset(batch, 0, sizeof batch);
         mlsys_status st = collect(s, batch, &n);
@@ -307,7 +335,8 @@ static mlsys_status look_around(search *s) {
 static mlsys_status settle(search *s, mlsi_tune_record *r, mlsi_tune_candidate *c) {
     int64_t ns[2] = {1, 0};
     if (!c->verdict) MLSI_TRY(mlsi_tune_compare(&s->bench, c));
-    if (!c->verdict) MLSI_TRY(mlsi_tune_time(&s->bench, &s->bench.default_, c, LAST_SAMPLES, ns));
+    if (!c->verdict)
+        MLSI_TRY(mlsi_tune_time(&s->bench, &s->bench.default_, c, LAST_SAMPLES, LAST_SAMPLES, ns));
     r->verdict = c->verdict ? c->verdict : MLSI_TUNE_TIMED;
     r->time = (int64_t)((double)ns[1] / (double)ns[0] * MLSI_TUNE_UNIT);
     r->ns = ns[1];
@@ -328,7 +357,7 @@ static mlsys_status decide(search *s) {
         st = mlsi_tune_make(&s->bench, finalists[made].schedule, made + 1, &c[made]);
     }
     if (st == MLSYS_OK) st = mlsi_tune_load(&s->bench, n, list);
-    for (int i = 0; i < n && st == MLSYS_OK; i++)
+    for (int i = 0; i < n && st == MLSYS_OK && (!i || mlsi_now_ns() < s->end); i++)
         st = settle(s, &finalists[i], &c[i]);
     for (int i = 0; i < made; i++)
         mlsi_tune_candidate_free(&s->bench, &c[i]);
@@ -383,8 +412,11 @@ static mlsys_status begin(search *s, const mlsi_program *p, int32_t func, const 
     MLSI_TRY(mlsi_tune_records_read(s->ctx, &s->key, &s->records));
     MLSI_TRY(drop_foreign(s));
     MLSI_TRY(take_up(s));
-    MLSI_TRY(mlsi_tune_time(&s->bench, &s->bench.default_, &s->bench.default_, 1, ns));
+    MLSI_TRY(
+        mlsi_tune_time(&s->bench, &s->bench.default_, &s->bench.default_, SAMPLES, SAMPLES, ns));
     s->report->default_ns += (double)ns[0];
+    s->default_ns = ns[0];
+    s->best_ns = (int64_t)((double)ns[0] * (double)s->best_time / MLSI_TUNE_UNIT);
     MLSI_TRY(note_code(s, s->bench.default_.code, MLSI_TUNE_UNIT));
     if (mlsi_tune_records_find(&s->records, s->o->seed, 0)) return MLSYS_OK;
     return note(s, (mlsi_tune_record){.seed = s->o->seed,
@@ -394,10 +426,10 @@ static mlsys_status begin(search *s, const mlsi_program *p, int32_t func, const 
                                       .schedule = ""});
 }
 
-static void end(search *s, double default_ns) {
+static void sum_up(search *s) {
     const mlsi_tune_record *best = mlsi_tune_records_best(&s->records);
     s->report->improved += best != NULL;
-    s->report->best_ns += default_ns * (best ? (double)best->time / MLSI_TUNE_UNIT : 1);
+    s->report->best_ns += (double)s->default_ns * (best ? (double)best->time / MLSI_TUNE_UNIT : 1);
     mlsi_log(s->ctx, MLSYS_LOG_INFO, "tune", "%s: %lld draws, best %.3f of the default's time: %s",
              s->bench.name, (long long)s->number, best ? (double)best->time / MLSI_TUNE_UNIT : 1,
              best ? best->schedule : "the default");
@@ -406,14 +438,15 @@ static void end(search *s, double default_ns) {
 static mlsys_status tune_kernel(search *s, const mlsi_program *p, int32_t func,
                                 const int64_t *binding, int64_t budget_ns) {
     const int64_t start = mlsi_now_ns();
-    double before = s->report->default_ns;
-    s->deadline = start + budget_ns / 8 * 7; /* the rest is for the last comparison */
+    const double before = s->report->default_ns;
+    s->budget = budget_ns;
+    s->end = start + budget_ns;
     mlsys_status st = begin(s, p, func, binding);
     if (st == MLSYS_OK) st = look_around(s);
     if (st == MLSYS_OK && s->n_tried > 1 && !s->stopped) st = decide(s);
     if (st == MLSYS_OK) {
         s->report->kernels++;
-        end(s, s->report->default_ns - before);
+        sum_up(s);
         tell(s);
     } else if (st == MLSYS_E_UNSUPPORTED) { /* this one has no choices */
         mlsi_log(s->ctx, MLSYS_LOG_INFO, "tune", "%s", mlsys_last_error());

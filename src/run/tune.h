@@ -26,7 +26,10 @@ typedef enum mlsi_tune_verdict {
     MLSI_TUNE_FAILED   /* the compiler, or the run */
 } mlsi_tune_verdict;
 
-enum { MLSI_TUNE_UNIT = 1000000 }; /* of times: the default's is this */
+enum {
+    MLSI_TUNE_UNIT = 1000000,     /* of times: the default's is this */
+    MLSI_TUNE_SAMPLE_NS = 2000000 /* a sample repeats the kernel so long */
+};
 
 typedef struct mlsi_tune_record {
     uint64_t seed;
@@ -74,6 +77,7 @@ typedef struct mlsi_tune_candidate {
     char *schedule;            /* NULL = the default */
     mlsi_tune_verdict verdict; /* 0: none yet */
     char why[200];             /* unless it was timed */
+    int64_t first_ns;          /* of the run that was compared */
     uint64_t code;             /* hash of its C: equal ones need no second trial */
 } mlsi_tune_candidate;
 
@@ -110,9 +114,9 @@ mlsys_status mlsi_tune_make(mlsi_tune_bench *b, const char *schedule, int number
 mlsys_status mlsi_tune_load(mlsi_tune_bench *b, int n, mlsi_tune_candidate *const *c);
 /* Runs it into poisoned outputs, and compares. */
 mlsys_status mlsi_tune_compare(mlsi_tune_bench *b, mlsi_tune_candidate *c);
-/* Least nanoseconds of one run of each, in turns; ends early when b is far behind a. */
+/* Nanoseconds of one run of each, the least of `most` samples that are taken in turns; of `least` when b is far behind a. */
 mlsys_status mlsi_tune_time(mlsi_tune_bench *bench, const mlsi_tune_candidate *a,
-                            const mlsi_tune_candidate *b, int samples, int64_t ns[2]);
+                            const mlsi_tune_candidate *b, int least, int most, int64_t ns[2]);
 void mlsi_tune_candidate_free(mlsi_tune_bench *b, mlsi_tune_candidate *c);
 
 /* Every proof that the default has, this nest must have; one that fails says what is missing. graph: where func is. */

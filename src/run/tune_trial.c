@@ -147,7 +147,9 @@ mlsys_status mlsi_tune_compare(mlsi_tune_bench *b, mlsi_tune_candidate *c) {
     mlsys_status st = reserve(b, c);
     for (int i = 0; i < b->n_out; i++)
         memset(b->out[i].data, 0xa5, (size_t)mlsi_view_bytes(&b->out[i]));
+    int64_t start = mlsi_now_ns();
     if (st == MLSYS_OK) st = run(b, c);
+    c->first_ns = mlsi_now_ns() - start;
     if (st == MLSYS_E_NOMEM) return st;
     if (st != MLSYS_OK) {
         refuse(c, MLSI_TUNE_FAILED);
@@ -178,18 +180,18 @@ static mlsys_status sample(mlsi_tune_bench *b, const mlsi_tune_candidate *c, int
 
 /* So many runs that a sample is long against the clock and the start of threads. */
 static mlsys_status runs_of(mlsi_tune_bench *b, const mlsi_tune_candidate *c, int64_t *runs) {
-    enum { SAMPLE_NS = 2000000 };
     int64_t ns = 0;
     MLSI_TRY(sample(b, c, 1, &ns)); /* warms caches and pages */
-    ns = 0;
-    MLSI_TRY(sample(b, c, 1, &ns));
-    *runs = ns < SAMPLE_NS ? SAMPLE_NS / ns : 1;
+    if (ns < MLSI_TUNE_SAMPLE_NS) {
+        ns = 0;
+        MLSI_TRY(sample(b, c, 1, &ns));
+    }
+    *runs = ns < MLSI_TUNE_SAMPLE_NS ? MLSI_TUNE_SAMPLE_NS / ns : 1;
     return MLSYS_OK;
 }
 
 mlsys_status mlsi_tune_time(mlsi_tune_bench *bench, const mlsi_tune_candidate *a,
-                            const mlsi_tune_candidate *b, int samples, int64_t ns[2]) {
-    enum { LEAST = 2 };
+                            const mlsi_tune_candidate *b, int least, int most, int64_t ns[2]) {
     const mlsi_tune_candidate *both[2] = {a, b};
     int64_t runs;
     ns[0] = ns[1] = 0;
@@ -197,10 +199,10 @@ mlsys_status mlsi_tune_time(mlsi_tune_bench *bench, const mlsi_tune_candidate *a
     MLSI_TRY(reserve(bench, b));
     MLSI_TRY(runs_of(bench, a, &runs));
     MLSI_TRY(run(bench, b));
-    for (int i = 0; i < samples; i++) {
+    for (int i = 0; i < most; i++) {
         for (int k = 0; k < 2; k++)
             MLSI_TRY(sample(bench, both[(i + k) % 2], runs, &ns[(i + k) % 2]));
-        if (i + 1 >= LEAST && ns[1] / 3 > ns[0] / 2) break;
+        if (i + 1 >= least && ns[1] / 3 > ns[0] / 2) break;
     }
     return MLSYS_OK;
 }

@@ -21,8 +21,10 @@ void tc_cache_remove(void) {
     ck_assert_int_eq(system(command), 0);
 }
 
-void tc_open(tune_case *t, int threads) {
-    pc_open(&t->pc, threads);
+void tc_open(tune_case *t, int threads) { tc_open_hooks(t, threads, NULL); }
+
+void tc_open_hooks(tune_case *t, int threads, const mlsys_hooks *hooks) {
+    pc_open_hooks(&t->pc, threads, hooks);
     t->graph = pc_parse(&t->pc, "symbol B 1 64 1\nfunctions 1\nfunc 0 \"main\" {\n"
                                 "%0 = input \"x\" : f32[B,96]\n%1 = mul(%0, %0) : f32[B,96]\n"
                                 "%2 = softmax(%1) {axis=1} : f32[B,96]\noutput \"y\" %2\n}\n");

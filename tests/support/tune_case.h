@@ -17,6 +17,7 @@ const char *tc_cache(void);
 void tc_cache_remove(void);
 /* Softmax of scaled rows, f32[B,96], B in [1,64]. */
 void tc_open(tune_case *t, int threads);
+void tc_open_hooks(tune_case *t, int threads, const mlsys_hooks *hooks);
 void tc_close(tune_case *t);
 /* The kernel's function, and the key of its records at B. */
 int32_t tc_func(const tune_case *t);
