@@ -2,17 +2,15 @@
 #include "run/tune.h"
 
 #include "core/faults.h"
-#include "core/rng.h"
 #include "core/trace.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    BATCH = 16,     /* candidates of one module: the compiler's start costs more than their code */
-    FIRST = 4,      /* of the first one, while it is unknown how long compiling takes */
-    POPULATION = 8, /* parents */
-    RANDOM = 20,    /* numbers that are drawn; behind them every fourth one is */
+    MODULE = 16, /* candidates that are compiled together: the compiler starts once */
+    BATCH = 32,  /* with those that are not proved, or known */
+    FIRST = 4,   /* of the first one, while it is unknown how long compiling takes */
     SLOW_NS =
         1000000, /* a first run of that length, and so many times the best one's, says enough */
     SLOWER = 4,
@@ -33,6 +31,13 @@ const mlsi_config_key *mlsi_tune_config_keys(int *n) {
     return keys;
 }
 
+typedef struct draw {
+    int64_t number;
+    mlsi_point point;
+    mlsi_text text;
+    mlsi_tune_candidate c;
+} draw;
+
 /* One kernel. Candidates of the batch live until it is done, the best and the default until the end. */
 typedef struct search {
     const mlsi_tune_options *o;
@@ -51,123 +56,12 @@ typedef struct search {
     } * tried; /* what equal C took */
     int64_t n_tried, cap_tried;
     int64_t start, budget, end, compiling; /* ns; how long the last module took */
+    draw batch[BATCH];
+    int n_batch;
     int32_t index, kernels;
     int64_t number;
     bool stopped;
 } search;
-
-typedef struct draw {
-    int64_t number;
-    mlsi_point point;
-    mlsi_text text;
-    mlsi_tune_candidate c;
-} draw;
-
-/* ---- points and their text -------------------------------------------------------------------------------------- */
-
-static mlsys_status text_of(const search *s, const mlsi_point *p, mlsi_text *out) {
-    mlsi_schedule program;
-    mlsi_schedule_init(&program, s->bench.alloc);
-    mlsys_status st = mlsi_schedule_space_program(&s->space, p, &program);
-    if (st == MLSYS_OK) mlsi_schedule_print(&program, out);
-    if (st == MLSYS_OK) mlsi_text_add(out, "%s", "");
-    if (st == MLSYS_OK) st = out->st;
-    for (char *c = st == MLSYS_OK ? out->data : NULL; c && *c; c++)
-        if (*c == '\n') *c = ' ';
-    while (st == MLSYS_OK && out->len && out->data[out->len - 1] == ' ')
-        out->data[--out->len] = 0;
-    mlsi_schedule_free(&program);
-    return st;
-}
-
-/* What one would try first, as options of the kinds of choices: split of the band's first loop, of its others, of none;
- * lanes along the innermost loops or the band's last one. */
-static const struct habit {
-    int32_t first, others, inner_lanes, band_lanes;
-} habits[] = {{0, 0, 1, 0}, {0, 0, 0, 1}, {3, 3, 0, 0}, {3, 0, 1, 0}, {5, 3, 0, 1}, {6, 3, 0, 0}};
-
-static bool habitual_point(const search *s, int64_t number, mlsi_point *out) {
-    memset(out, 0, sizeof *out);
-    if (number < 1 || number > (int64_t)(sizeof habits / sizeof habits[0])) return false;
-    const struct habit *h = &habits[number - 1];
-    for (int i = 0; i < s->space.n_choices; i++) {
-        const mlsi_choice *c = &s->space.choices[i];
-        int32_t *option = &out->option[i];
-        switch (c->kind) {
-        case MLSI_CHOICE_SPLIT: *option = c->which ? h->others : h->first; break;
-        case MLSI_CHOICE_INNER_VECTOR: *option = h->inner_lanes; break;
-        case MLSI_CHOICE_VECTOR: *option = h->band_lanes; break;
-        case MLSI_CHOICE_PARALLEL: /* all that are outside; a loop of lanes is none */
-            *option = c->options - 1 - (h->band_lanes && !h->first && c->options > 2);
-            break;
-        default: break;
-        }
-    }
-    return true;
-}
-
-/* ---- parents --------------------------------------------------------------------------------------------------------- */
-
-/* Does the record's point still mean its text? */
-static mlsys_status is_of_space(const search *s, const mlsi_tune_record *r, bool *same) {
-    mlsi_text text;
-    *same = false;
-    for (int i = 0; i < MLSI_SPACE_CHOICES; i++)
-        if (r->point.option[i] >= (i < s->space.n_choices ? s->space.choices[i].options : 1))
-            return MLSYS_OK;
-    mlsi_text_init(&text, s->bench.alloc);
-    mlsys_status st = text_of(s, &r->point, &text);
-    *same = st == MLSYS_OK && !strcmp(text.data, r->schedule);
-    mlsi_text_free(&text);
-    return st;
-}
-
-/* The k-th fastest of those with a schedule, NULL past the last. */
-static const mlsi_tune_record *ranked(const search *s, int k) {
-    const mlsi_tune_record *last = NULL;
-    for (int rank = 0; rank <= k; rank++) {
-        const mlsi_tune_record *next = NULL;
-        for (int64_t i = 0; i < s->records.n; i++) {
-            const mlsi_tune_record *r = &s->records.list[i];
-            if (r->verdict != MLSI_TUNE_TIMED || !r->schedule[0]) continue;
-            if (last && r->time <= last->time) continue; /* equal times: the same C */
-            if (!next || r->time < next->time) next = r;
-        }
-        if (!next) return NULL;
-        last = next;
-    }
-    return last;
-}
-
-/* A parent by number: of two ranks the better one. */
-static const mlsi_tune_record *parent_of(const search *s, int64_t number, uint64_t at) {
-    int n = 0;
-    while (n < POPULATION && ranked(s, n))
-        n++;
-    if (!n) return NULL;
-    int a = (int)(mlsi_rng_bits32(s->o->seed, (uint64_t)number, at) % (uint32_t)n);
-    int b = (int)(mlsi_rng_bits32(s->o->seed, (uint64_t)number, at + 1) % (uint32_t)n);
-    return ranked(s, a < b ? a : b);
-}
-
-/* NOTFOUND: no legal point. Random points are a function of seed and number alone; changes also of what was found. */
-static mlsys_status point_of(const search *s, int64_t number, mlsi_point *out) {
-    const uint64_t seed = s->o->seed, at = (uint64_t)1 << 40;
-    mlsi_nest made;
-    bool legal = false;
-    if (habitual_point(s, number, out))
-        MLSI_TRY(mlsi_schedule_space_try(&s->space, &s->bench.nest, out, &made, &legal));
-    if (legal) {
-        mlsi_nest_free(&made);
-        return MLSYS_OK;
-    }
-    const mlsi_tune_record *a = NULL, *b;
-    if (number > RANDOM && number % 4) a = parent_of(s, number, at);
-    if (!a) return mlsi_schedule_space_draw(&s->space, &s->bench.nest, seed, (uint64_t)number, out);
-    b = mlsi_rng_bits32(seed, (uint64_t)number, at + 2) % 2 ? parent_of(s, number, at + 3) : NULL;
-    return mlsi_schedule_space_mutate(&s->space, &s->bench.nest, &a->point,
-                                      b && b != a ? &b->point : NULL, seed, (uint64_t)number, out);
-}
 
 /* ---- records ------------------------------------------------------------------------------------------------------------ */
 
@@ -259,41 +153,46 @@ static bool is_known(const search *s, const mlsi_tune_candidate *c) {
     return false;
 }
 
-/* The next numbers without a record, made and proved. */
-static mlsys_status collect(search *s, draw *batch, int *n) {
-    const int most = s->n_tried > 1 ? BATCH : FIRST;
-    *n = 0;
-    while (*n < most && s->number < s->o->candidates && !out_of_time(s, s->compiling)) {
-        draw *d = &batch[*n];
+/* The next numbers without a record, made and proved, until there is a module's worth of new C. */
+static mlsys_status collect(search *s) {
+    const int most = s->n_tried > 1 ? MODULE : FIRST;
+    int n_new = 0;
+    s->n_batch = 0;
+    while (n_new < most && s->n_batch < BATCH && s->number < s->o->candidates &&
+           !out_of_time(s, s->compiling)) {
+        draw *d = &s->batch[s->n_batch];
         int64_t number = ++s->number;
         if (mlsi_tune_records_find(&s->records, s->o->seed, number) &&
             !mlsi_fault(MLSI_FAULT_TUNE_RESUME)) {
             s->report->resumed++;
             continue;
         }
-        mlsys_status st = point_of(s, number, &d->point);
+        memset(d, 0, sizeof *d);
+        mlsys_status st =
+            mlsi_tune_draw(&s->space, &s->bench.nest, &s->records, s->o->seed, number, &d->point);
         if (st == MLSYS_E_NOTFOUND) continue;
         if (st != MLSYS_OK) return st;
         d->number = number;
         mlsi_text_init(&d->text, s->bench.alloc);
-        ++*n;
-        MLSI_TRY(text_of(s, &d->point, &d->text));
+        s->n_batch++;
+        MLSI_TRY(mlsi_tune_text(&s->space, &d->point, &d->text));
         MLSI_TRY(mlsi_tune_make(&s->bench, d->text.data, (int)(number % (1 << 30)), &d->c));
+        n_new += !d->c.verdict && !is_known(s, &d->c);
     }
     return MLSYS_OK;
 }
 
-static mlsys_status try_batch(search *s, draw *batch, int n) {
-    mlsi_tune_candidate *list[BATCH];
+static mlsys_status try_batch(search *s) {
+    mlsi_tune_candidate *list[MODULE];
     int n_new = 0;
     int64_t start = mlsi_now_ns();
-    for (int i = 0; i < n; i++)
-        if (!batch[i].c.verdict && !is_known(s, &batch[i].c)) list[n_new++] = &batch[i].c;
+    for (int i = 0; i < s->n_batch && n_new < MODULE; i++)
+        if (!s->batch[i].c.verdict && !is_known(s, &s->batch[i].c)) list[n_new++] = &s->batch[i].c;
     MLSI_TRY(mlsi_tune_load(&s->bench, n_new, list));
     if (n_new) s->compiling = mlsi_now_ns() - start;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < s->n_batch; i++) {
         if (out_of_time(s, 0)) break;
-        MLSI_TRY(judge(s, &batch[i]));
+        MLSI_TRY(judge(s, &s->batch[i]));
     }
     return MLSYS_OK;
 }
@@ -313,15 +212,12 @@ static void tell(search *s) {
 }
 
 static mlsys_status look_around(search *s) {
-    draw batch[BATCH];
     while (s->number < s->o->candidates && !out_of_time(s, s->compiling)) {
-        int n = 0;
-        memset(batch, 0, sizeof batch);
-        mlsys_status st = collect(s, batch, &n);
-        if (st == MLSYS_OK && n) st = try_batch(s, batch, n);
-        for (int i = 0; i < n; i++) {
-            mlsi_text_free(&batch[i].text);
-            mlsi_tune_candidate_free(&s->bench, &batch[i].c);
+        mlsys_status st = collect(s);
+        if (st == MLSYS_OK && s->n_batch) st = try_batch(s);
+        for (int i = 0; i < s->n_batch; i++) {
+            mlsi_text_free(&s->batch[i].text);
+            mlsi_tune_candidate_free(&s->bench, &s->batch[i].c);
         }
         if (st != MLSYS_OK) return st;
         tell(s);
@@ -350,7 +246,7 @@ static mlsys_status decide(search *s) {
     int n = 0, made = 0;
     mlsys_status st = MLSYS_OK;
     for (const mlsi_tune_record *r;
-         n < FINALISTS && (r = ranked(s, n)) && r->time < MLSI_TUNE_UNIT;)
+         n < FINALISTS && (r = mlsi_tune_ranked(&s->records, n)) && r->time < MLSI_TUNE_UNIT;)
         finalists[n++] = *r;
     for (; made < n && st == MLSYS_OK; made++) {
         list[made] = &c[made];
@@ -371,7 +267,8 @@ static mlsys_status drop_foreign(search *s) {
     mlsys_status st = MLSYS_OK;
     for (int64_t i = 0; i < n; i++) {
         bool same = !r->list[i].schedule[0];
-        if (!same && st == MLSYS_OK) st = is_of_space(s, &r->list[i], &same);
+        if (!same && st == MLSYS_OK)
+            st = mlsi_tune_is_of_space(&s->space, r->alloc, &r->list[i], &same);
         if (same)
             r->list[kept++] = r->list[i];
         else
@@ -477,12 +374,12 @@ mlsys_status mlsi_tune_program(const mlsi_program *p, const int64_t *binding,
     for (int32_t f = 0; f < p->graph.n_funcs && st == MLSYS_OK && !stopped; f++) {
         if (!is_kernel(p, f)) continue;
         memset(s, 0, sizeof *s);
-        *s = (search){.o = o,
-                      .report = report,
-                      .ctx = p->graph.ctx,
-                      .start = start,
-                      .index = index,
-                      .kernels = kernels};
+        s->o = o;
+        s->report = report;
+        s->ctx = p->graph.ctx;
+        s->start = start;
+        s->index = index;
+        s->kernels = kernels;
         int64_t left = budget - (mlsi_now_ns() - start);
         st = tune_kernel(s, p, f, binding, left > 0 ? left / (kernels - index) : 0);
         stopped = s->stopped;

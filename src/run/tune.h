@@ -123,6 +123,21 @@ void mlsi_tune_candidate_free(mlsi_tune_bench *b, mlsi_tune_candidate *c);
 mlsys_status mlsi_tune_prove_default(mlsi_tune_bench *b, mlsi_nest *n);
 mlsys_status mlsi_tune_prove(mlsi_tune_bench *b, mlsi_nest *n);
 
+/* ---- draws (tune_draw.c) ---- */
+
+/* A point's program in one line. */
+mlsys_status mlsi_tune_text(const mlsi_schedule_space *s, const mlsi_point *p, mlsi_text *out);
+/* The point with a number; NOTFOUND: no legal one. Random points are functions of seed and number alone, changes also of what
+ * the records say is fast. */
+mlsys_status mlsi_tune_draw(const mlsi_schedule_space *s, const mlsi_nest *n,
+                            const mlsi_tune_records *records, uint64_t seed, int64_t number,
+                            mlsi_point *out);
+/* The k-th fastest of those with a schedule, NULL past the last. */
+const mlsi_tune_record *mlsi_tune_ranked(const mlsi_tune_records *records, int k);
+/* Does the record's point still mean its text? */
+mlsys_status mlsi_tune_is_of_space(const mlsi_schedule_space *s, mlsi_alloc *a,
+                                   const mlsi_tune_record *r, bool *same);
+
 /* ---- the search (tune.c) ----------------------------------------------------------------------------------------------- */
 
 typedef struct mlsi_tune_options {
