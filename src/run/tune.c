@@ -233,7 +233,7 @@ static mlsys_status settle(search *s, mlsi_tune_record *r, mlsi_tune_candidate *
     if (!c->verdict) MLSI_TRY(mlsi_tune_compare(&s->bench, c));
     if (!c->verdict)
         MLSI_TRY(mlsi_tune_time(&s->bench, &s->bench.default_, c, LAST_SAMPLES, LAST_SAMPLES, ns));
-    r->verdict = c->verdict ? c->verdict : MLSI_TUNE_TIMED;
+    r->verdict = c->verdict ? c->verdict : MLSI_TUNE_SETTLED;
     r->time = (int64_t)((double)ns[1] / (double)ns[0] * MLSI_TUNE_UNIT);
     r->ns = ns[1];
     r->schedule = c->schedule;

@@ -23,7 +23,8 @@ typedef enum mlsi_tune_verdict {
     MLSI_TUNE_TIMED = 1,
     MLSI_TUNE_REFUSED, /* not proved, or not to be written as C */
     MLSI_TUNE_DIFFERS, /* other bits than the default's */
-    MLSI_TUNE_FAILED   /* the compiler, or the run */
+    MLSI_TUNE_FAILED,  /* the compiler, or the run */
+    MLSI_TUNE_SETTLED  /* timed, and once more in the end */
 } mlsi_tune_verdict;
 
 enum {
@@ -63,7 +64,10 @@ mlsi_tune_record *mlsi_tune_records_find(const mlsi_tune_records *r, uint64_t se
 mlsys_status mlsi_tune_records_put(mlsi_tune_records *records, mlsi_tune_record *r);
 /* One line at the end of the key's file, on disk when this returns. IO: there is no folder, or it cannot be written. */
 mlsys_status mlsi_tune_append(mlsi_ctx *ctx, const mlsi_tune_key *key, const mlsi_tune_record *r);
-/* The least time; NULL when no schedule is faster than the default by what times are uncertain. */
+static inline bool mlsi_tune_has_time(const mlsi_tune_record *r) {
+    return r->verdict == MLSI_TUNE_TIMED || r->verdict == MLSI_TUNE_SETTLED;
+}
+/* The least time, of those that are settled if there are any; NULL when no schedule is faster than the default by what times are uncertain. */
 const mlsi_tune_record *mlsi_tune_records_best(const mlsi_tune_records *r);
 /* The schedule to compile with, from a's memory: of the records of device and content, those of the largest sizes. NULL:
  * none, or the default is the best. */

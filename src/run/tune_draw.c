@@ -76,7 +76,7 @@ const mlsi_tune_record *mlsi_tune_ranked(const mlsi_tune_records *records, int k
         const mlsi_tune_record *next = NULL;
         for (int64_t i = 0; i < records->n; i++) {
             const mlsi_tune_record *r = &records->list[i];
-            if (r->verdict != MLSI_TUNE_TIMED || !r->schedule[0]) continue;
+            if (!mlsi_tune_has_time(r) || !r->schedule[0]) continue;
             if (last && r->time <= last->time) continue; /* equal times: the same C */
             if (!next || r->time < next->time) next = r;
         }

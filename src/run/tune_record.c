@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const verdicts[] = {"", "timed", "refused", "differs", "failed"};
+static const char *const verdicts[] = {"", "timed", "refused", "differs", "failed", "settled"};
 enum { N_VERDICTS = (int)(sizeof verdicts / sizeof verdicts[0]), MOST_LINE = 1 << 16 };
 
 /* ---- a line -------------------------------------------------------------------------------------------------- */
@@ -151,13 +151,17 @@ void mlsi_tune_records_free(mlsi_tune_records *r) {
     r->n = r->cap = 0;
 }
 
-/* Less than a hundredth is not told apart from noise. */
+/* Less than a hundredth is not told apart from noise, and the least of many single looks is luck. */
 const mlsi_tune_record *mlsi_tune_records_best(const mlsi_tune_records *r) {
     enum { CERTAIN = MLSI_TUNE_UNIT - MLSI_TUNE_UNIT / 100 };
     const mlsi_tune_record *best = NULL;
+    bool settled = false;
+    for (int64_t i = 0; i < r->n; i++)
+        settled |= r->list[i].verdict == MLSI_TUNE_SETTLED;
     for (int64_t i = 0; i < r->n; i++) {
         const mlsi_tune_record *x = &r->list[i];
-        if (x->verdict != MLSI_TUNE_TIMED || !x->schedule[0] || x->time > CERTAIN) continue;
+        if (!mlsi_tune_has_time(x) || (settled && x->verdict != MLSI_TUNE_SETTLED)) continue;
+        if (!x->schedule[0] || x->time > CERTAIN) continue;
         int order = !best                   ? -1
                     : x->time != best->time ? (x->time < best->time ? -1 : 1)
                                             : strcmp(x->schedule, best->schedule);
