@@ -98,11 +98,17 @@ static const mlsi_tune_candidate *incumbent(const search *s) {
 
 static int64_t sample_ns(int64_t ns) { return ns > MLSI_TUNE_SAMPLE_NS ? ns : MLSI_TUNE_SAMPLE_NS; }
 
-/* What the last comparison will take. */
+/* The last comparison has a quarter of the budget: so many samples of each. */
+static int last_samples(const search *s) {
+    int64_t each = FINALISTS * (sample_ns(s->default_ns) + sample_ns(s->best_ns));
+    int64_t n = s->budget / 4 / each;
+    return n < SAMPLES ? SAMPLES : n < LAST_SAMPLES ? (int)n : LAST_SAMPLES;
+}
+
 static int64_t settling(const search *s) {
-    int64_t each = LAST_SAMPLES * (sample_ns(s->default_ns) + sample_ns(s->best_ns));
-    int64_t all = s->compiling + FINALISTS * each;
-    return all < s->budget / 2 ? all : s->budget / 2;
+    int64_t each = sample_ns(s->default_ns) + sample_ns(s->best_ns);
+    int64_t all = s->compiling + FINALISTS * each * last_samples(s);
+    return all < s->budget / 4 ? all : s->budget / 4;
 }
 
 static bool out_of_time(const search *s, int64_t need) {
@@ -229,10 +235,11 @@ static mlsys_status look_around(search *s) {
 
 /* Least of many is luck: the fastest few are measured again beside the default, and that is what counts. */
 static mlsys_status settle(search *s, mlsi_tune_record *r, mlsi_tune_candidate *c) {
+    const int samples = last_samples(s);
     int64_t ns[2] = {1, 0};
     if (!c->verdict) MLSI_TRY(mlsi_tune_compare(&s->bench, c));
     if (!c->verdict)
-        MLSI_TRY(mlsi_tune_time(&s->bench, &s->bench.default_, c, LAST_SAMPLES, LAST_SAMPLES, ns));
+        MLSI_TRY(mlsi_tune_time(&s->bench, &s->bench.default_, c, samples, samples, ns));
     r->verdict = c->verdict ? c->verdict : MLSI_TUNE_SETTLED;
     r->time = (int64_t)((double)ns[1] / (double)ns[0] * MLSI_TUNE_UNIT);
     r->ns = ns[1];

@@ -31,7 +31,8 @@ mlsys_status mlsi_tune_text(const mlsi_schedule_space *s, const mlsi_point *p, m
  * lanes along the innermost loops or the band's last one. */
 static const struct habit {
     int32_t first, others, inner_lanes, band_lanes;
-} habits[] = {{0, 0, 1, 0}, {0, 0, 0, 1}, {3, 3, 0, 0}, {3, 0, 1, 0}, {5, 3, 0, 1}, {6, 3, 0, 0}};
+} habits[] = {{0, 0, 1, 0}, {0, 0, 0, 1}, {3, 3, 0, 0}, {3, 0, 1, 0},
+              {3, 3, 0, 1}, {5, 3, 0, 1}, {6, 3, 0, 0}};
 
 static bool habitual_point(const mlsi_schedule_space *s, int64_t number, mlsi_point *out) {
     memset(out, 0, sizeof *out);
