@@ -28,6 +28,7 @@ ARGUMENTS = {
     ("config_set_str", "value"): '"v"', ("config_get_i64", "key"): '"seed"',
     ("hooks_init", "size"): "sizeof f->hooks", ("opdef_init", "size"): "sizeof f->opdef",
     ("ctx_stats", "out"): "&f->stats", ("graph_check_gradient", "out"): "NULL", ("program_cost", "out"): "&f->cost",
+    ("program_tune", "out"): "NULL", ("program_tune", "n"): "0", ("program_tune", "values"): "NULL",
     ("program_reserve", "n"): "0", ("program_cost", "n"): "0",
     ("program_reserve", "values"): "NULL", ("program_cost", "values"): "NULL",
     ("tensor_write", "src"): "f->data", ("tensor_read", "dst"): "f->data",
@@ -76,6 +77,7 @@ OPTIONAL = {
     "seeds", "message", "start", "stop", "value", "key.number", "stream_id", "flags", "max", "cap",
     ("ctx_create", "h"), ("tensor_wrap", "strides"), ("tensor_view", "strides"), ("tensor_to_dlpack", "stream"),
     ("tensor_from_dlpack", "stream"), ("op_list", "ctx"), ("op_schema", "ctx"), ("graph_control", "g2"), ("graph_check_gradient", "out"),
+    ("program_tune", "values"), ("program_tune", "out"),
     ("dtype_info", "name"), ("release", "handle"), ("dlpack_free", "managed"), ("program_reserve", "values"),
     ("program_cost", "values"), ("tensor_shape", "shape"), ("tensor_shape", "ndim"), ("tensor_strides", "strides"),
     ("tensor_strides", "offset"), ("graph_type", "dtype"), ("graph_type", "shape"), ("graph_type", "ndim"),
@@ -91,7 +93,7 @@ OPTIONAL = {
 }
 # The valid call of these fails by design, or its success depends on the moment.
 NO_BASELINE = {"graph_check_gradient", "last_status", "set_error", "tensor_from_dlpack", "config_get_i64"}
-OUT_STRUCTS = {("ctx_stats", "out"), ("program_cost", "out"), ("graph_check_gradient", "out")}
+OUT_STRUCTS = {("ctx_stats", "out"), ("program_cost", "out"), ("graph_check_gradient", "out"), ("program_tune", "out")}
 OUT_ARRAYS = {"op_run", "graph_op", "graph_control", "graph_interpret", "program_run", "dataset_batch"}
 
 

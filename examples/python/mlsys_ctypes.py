@@ -137,6 +137,37 @@ class Cost(C.Structure):
     ]
 
 
+class TuneProgress(C.Structure):
+    _fields_ = [
+        ("size", C.c_uint64),
+        ("kernel", C.c_char_p),
+        ("schedule", C.c_char_p),
+        ("number", C.c_int64),
+        ("candidates", C.c_int64),
+        ("best", C.c_double),
+        ("elapsed_ms", C.c_int64),
+        ("index", C.c_int32),
+        ("kernels", C.c_int32),
+    ]
+
+
+class TuneReport(C.Structure):
+    _fields_ = [
+        ("size", C.c_uint64),
+        ("kernels", C.c_int64),
+        ("measured", C.c_int64),
+        ("resumed", C.c_int64),
+        ("refused", C.c_int64),
+        ("different", C.c_int64),
+        ("improved", C.c_int64),
+        ("default_ns", C.c_double),
+        ("best_ns", C.c_double),
+        ("elapsed_ms", C.c_int64),
+        ("stopped", C.c_int32),
+        ("reserved", C.c_int32),
+    ]
+
+
 # name: (result, arguments); a status result is checked by errcheck
 FUNCTIONS = {
     "mlsys_version": (C.c_int32, []),
@@ -275,6 +306,10 @@ FUNCTIONS = {
     "mlsys_program_reserve": (None, [C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p]),
     "mlsys_program_cost": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p]),
     "mlsys_program_dump": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_uint64, C.c_void_p]),
+    "mlsys_program_tune": (
+        None,
+        [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p],
+    ),
     "mlsys_dataset_open": (None, [C.c_void_p, C.c_char_p, C.c_void_p, C.c_void_p]),
     "mlsys_dataset_wrap": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p]),
     "mlsys_dataset_size": (None, [C.c_void_p, C.c_void_p, C.c_void_p]),
@@ -333,4 +368,6 @@ STRUCT_SIZES = {
     "mlsys_opdef": C.sizeof(Opdef),
     "mlsys_gradient_report": C.sizeof(GradientReport),
     "mlsys_cost": C.sizeof(Cost),
+    "mlsys_tune_progress": C.sizeof(TuneProgress),
+    "mlsys_tune_report": C.sizeof(TuneReport),
 }

@@ -495,6 +495,45 @@ MLSYS_API mlsys_status mlsys_program_cost(mlsys_program p, int32_t n, const char
 MLSYS_API mlsys_status mlsys_program_dump(mlsys_program p, int32_t what, char *buf, uint64_t cap,
                                           uint64_t *need);
 
+/** Where a search is. Texts last until the callback returns. */
+typedef struct mlsys_tune_progress {
+    uint64_t size;
+    const char *kernel;         /* at work; number index of so many */
+    const char *schedule;       /* the best so far; "" = the default */
+    int64_t number, candidates; /* draws of this kernel so far, and at most */
+    double best;                /* the best one's time by the default's */
+    int64_t elapsed_ms;
+    int32_t index, kernels;
+} mlsys_tune_progress;
+typedef struct mlsys_tune_report {
+    uint64_t size;     /* set by the caller */
+    int64_t kernels;   /* that have schedules to choose from */
+    int64_t measured;  /* candidates timed by this call */
+    int64_t resumed;   /* draws that records knew */
+    int64_t refused;   /* not proved, or not to be compiled: never run */
+    int64_t different; /* other bits than the default's, a defect of the library: never timed */
+    int64_t improved;  /* kernels with a schedule faster than the default */
+    double default_ns; /* of one run of all kernels */
+    double best_ns;
+    int64_t elapsed_ms;
+    int32_t stopped, reserved; /* by progress */
+} mlsys_tune_report;
+/** Search faster schedules for the generated kernels of p, at one binding of its symbols (missing ones at their maximum).
+ *  p stays as it is; what is learned goes to the cache folder, and graphs compiled with the config key "tune" = "replay"
+ *  on such a machine, with as many threads, use it. Every candidate is proved equal, compiled, run on random input and
+ *  compared bit for bit with the default schedule before it is timed. A search that was interrupted, even killed, goes on
+ *  where it was; "seed" decides the random draws, times the rest.
+ *  config keys: mlsys_config_keys("tune"): "budget_ms", "candidates" (of each kernel), "seed". config may be NULL.
+ *  progress is called on this thread every few candidates; not 0 stops the search, which then is a success. It, user and
+ *  out may be NULL.
+ *  Errors   IO no folder, or it cannot be written; NOTFOUND, SHAPE a symbol; NOMEM. out says how far it came.
+ *  Threads  any; others may run p, and are then a part of what is measured. */
+MLSYS_API mlsys_status mlsys_program_tune(mlsys_program p, int32_t n, const char *const *names,
+                                          const int64_t *values, mlsys_config config,
+                                          int32_t (*progress)(void *user,
+                                                              const mlsys_tune_progress *at),
+                                          void *user, mlsys_tune_report *out);
+
 /* ---- datasets ------------------------------------------------------------------------------- */
 
 /** Open training data. config keys: mlsys_config_keys("dataset"): "format" ("idx", "csv", "tokens"), "labels"

@@ -67,6 +67,10 @@ mlsys_status mlsi_api_pin_tensors(const mlsi_ctx *ctx, const char *what, int32_t
                                   const mlsys_tensor *handles, bool optional, mlsi_tensor **out);
 void mlsi_api_unpin_tensors(int32_t n, mlsi_tensor **t); /* leaves NULL; NULL accepted */
 
+/* Symbols by name: a count, names and values. */
+mlsys_status mlsi_api_check_names(const char *what, int32_t n, const char *const *names,
+                                  const int64_t *values);
+
 const mlsi_config_key *mlsi_check_gradient_config_keys(int *n);
 
 #endif

@@ -6,6 +6,7 @@
 #include "model/arch.h"
 #include "model/model.h"
 #include "run/program.h"
+#include "run/tune.h"
 #include "train/trainer.h"
 #include "train/dataset.h"
 
@@ -77,6 +78,7 @@ static const struct {
     {"ctx", mlsi_ctx_config_keys},
     {"profile", mlsi_profile_config_keys},
     {"compile", mlsi_compile_config_keys},
+    {"tune", mlsi_tune_config_keys},
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},

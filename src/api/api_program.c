@@ -161,8 +161,8 @@ mlsys_status mlsys_graph_check_gradient(mlsys_graph graph, int32_t n_in, const m
     return st;
 }
 
-static mlsys_status check_names(const char *what, int32_t n, const char *const *names,
-                                const int64_t *values) {
+mlsys_status mlsi_api_check_names(const char *what, int32_t n, const char *const *names,
+                                  const int64_t *values) {
     if (n < 0) return mlsi_fail(MLSYS_E_ARG, "%s: n is %d", what, n);
     if (n && (!names || !values))
         return mlsi_fail(MLSYS_E_ARG, "%s: names or values is NULL", what);
@@ -176,7 +176,7 @@ mlsys_status mlsys_program_reserve(mlsys_program program, mlsys_stream stream, i
     mlsi_program *p;
     mlsi_stream *s;
     mlsi_bound *b;
-    MLSI_TRY(check_names("program_reserve", n, names, values));
+    MLSI_TRY(mlsi_api_check_names("program_reserve", n, names, values));
     MLSI_TRY(mlsi_pin(program, MLSYS_KIND_PROGRAM, "program_reserve: p", &p));
     mlsys_status st = mlsi_pin_exclusive(stream, MLSYS_KIND_STREAM, "program_reserve: stream", &s);
     if (st == MLSYS_OK) {
@@ -221,7 +221,7 @@ mlsys_status mlsys_program_cost(mlsys_program program, int32_t n, const char *co
     if (out->size < sizeof(uint64_t))
         return mlsi_fail(MLSYS_E_ARG, "program_cost: out->size is %llu",
                          (unsigned long long)out->size);
-    MLSI_TRY(check_names("program_cost", n, names, values));
+    MLSI_TRY(mlsi_api_check_names("program_cost", n, names, values));
     MLSI_TRY(mlsi_pin(program, MLSYS_KIND_PROGRAM, "program_cost: p", &p));
     memset(&c, 0, sizeof c);
     mlsys_status st = mlsi_bound_create(p, &b);

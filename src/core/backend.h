@@ -93,6 +93,8 @@ typedef struct mlsi_backend {
     /* Compile C text (ir/codegen) for an instruction set, or find it in the cache, and load it. NULL: no generated code.
      * UNSUPPORTED where the machine has no compiler, IO where it fails. Any thread. */
     mlsys_status (*load)(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out);
+    /* The same without the cache: code that is tried out and thrown away. */
+    mlsys_status (*load_once)(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out);
     mlsi_gen_fn (*function)(const mlsi_module *m, const char *name); /* NULL: it has none */
     void (*unload)(mlsi_alloc *a, mlsi_module *m);
     mlsi_isa (*isa)(void); /* the best instruction set of this machine; slow, a context keeps it */

@@ -17,6 +17,19 @@ MLSI_FAULT_ROW(SCHEDULE_AT_CLIP, "src/ir/loop/schedule_at.c", "unit/check_schedu
                "a producer that moved computes beyond its buffer")
 MLSI_FAULT_ROW(SCHEDULE_LAST_RUN, "src/ir/loop/schedule_reduce.c", "unit/check_schedule",
                "the last run of a factored reduction is taken to be full")
+MLSI_FAULT_ROW(TUNE_COMPARE, "src/run/tune_trial.c", "unit/check_tune",
+               "candidates are not compared with the default's output")
+MLSI_FAULT_ROW(TUNE_PROOF, "src/run/tune_proof.c", "unit/check_tune",
+               "candidates are run without a proof")
+MLSI_FAULT_ROW(TUNE_LINE, "src/run/tune_record.c", "unit/check_tune",
+               "torn lines and lines of other keys are believed")
+MLSI_FAULT_ROW(TUNE_TORN, "src/run/tune_file.c", "unit/check_tune",
+               "a record is appended to what a killed writer left of a line")
+MLSI_FAULT_ROW(TUNE_DEVICE, "src/run/tune_file.c", "unit/check_tune",
+               "records of other numbers of threads are taken")
+MLSI_FAULT_ROW(TUNE_BUDGET, "src/run/tune.c", "unit/check_tune", "the budget is not looked at")
+MLSI_FAULT_ROW(TUNE_RESUME, "src/run/tune.c", "unit/check_tune",
+               "what records know is measured again")
 MLSI_FAULT_ROW(DIM_WINDOW_LOW, "src/ir/graph/dims_floor.c", "unit/check_prove",
                "a remainder over a variable counts as less than the divisor without being >= 0")
 MLSI_FAULT_ROW(DIM_WINDOW_HIGH, "src/ir/graph/dims_floor.c", "unit/check_prove",

@@ -2,6 +2,7 @@
 
 #include "cpu/compiler.h"
 
+#include "core/cache_folder.h"
 #include "core/file_bytes.h"
 #include "core/sha256.h"
 
@@ -20,41 +21,7 @@ struct mlsi_module {
     void *handle;
 };
 
-enum { PATH_SIZE = 4096 };
-
-/* ---- the folder ---------------------------------------------------------------------------------------- */
-
-static bool is_private(const char *path) {
-    struct stat st;
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
-           !(st.st_mode & 022);
-}
-
-static bool make_folder(const char *path) {
-    char part[PATH_SIZE];
-    for (size_t i = 1; path[i]; i++) {
-        if (path[i] != '/') continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        if (mkdir(part, 0700) && errno != EEXIST) return false;
-    }
-    if (mkdir(path, 0700) && errno != EEXIST) return false;
-    return is_private(path);
-}
-
-/* $MLSYS_CACHE/jit, $XDG_CACHE_HOME/mlsys/jit, ~/.cache/mlsys/jit. */
-static bool cache_folder(char *out) {
-    const char *own = getenv("MLSYS_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
-    int n = -1;
-    if (own && own[0] == '/')
-        n = snprintf(out, PATH_SIZE - 128, "%s/jit", own);
-    else if (xdg && xdg[0] == '/')
-        n = snprintf(out, PATH_SIZE - 128, "%s/mlsys/jit", xdg);
-    else if (home && home[0] == '/')
-        n = snprintf(out, PATH_SIZE - 128, "%s/.cache/mlsys/jit", home);
-    return n > 0 && n < PATH_SIZE - 128 && make_folder(out);
-}
+enum { PATH_SIZE = MLSI_PATH_SIZE };
 
 /* ---- files with their own hash at the end ------------------------------------------------------------------ */
 
@@ -68,10 +35,8 @@ static void digest_of(const void *p, size_t n, uint8_t digest[32]) {
 /* A regular file of this user's whose hash is right. */
 static bool is_whole(mlsi_alloc *a, const char *path) {
     mlsi_file_bytes f;
-    struct stat st;
     uint8_t digest[32];
-    if (lstat(path, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
-        return false;
+    if (!mlsi_cache_file_is_private(path)) return false;
     if (mlsi_file_bytes_open(a, path, false, &f) != MLSYS_OK) return false;
     bool whole = f.size > 32;
     if (whole) {
@@ -161,12 +126,15 @@ static mlsys_status compile_into(mlsi_alloc *a, const mlsi_compiler *c, const ch
     return st;
 }
 
-/* Without a usable cache: a folder that lives as long as the call. */
+/* In a folder that lives as long as the call: in the cache's where there is one. */
 static mlsys_status load_once(mlsi_alloc *a, const mlsi_compiler *c, const char *text, mlsi_isa isa,
                               mlsi_module **out) {
     const char *tmp = getenv("TMPDIR");
-    char folder[PATH_SIZE], target[PATH_SIZE + 32];
-    int n = snprintf(folder, sizeof folder, "%s/mlsys-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
+    char cache[PATH_SIZE], folder[PATH_SIZE], target[PATH_SIZE + 32];
+    int n = mlsi_cache_folder("jit", cache)
+                ? snprintf(folder, sizeof folder, "%s/.once-XXXXXX", cache)
+                : snprintf(folder, sizeof folder, "%s/mlsys-XXXXXX",
+                           tmp && tmp[0] == '/' ? tmp : "/tmp");
     if (n < 0 || n >= (int)sizeof folder || !mkdtemp(folder))
         return mlsi_fail(MLSYS_E_IO, "generated code: no folder to write to (%s)", strerror(errno));
     snprintf(target, sizeof target, "%s/gen.so", folder);
@@ -182,11 +150,18 @@ mlsys_status mlsi_cpu_load(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_m
     mlsi_compiler c;
     *out = NULL;
     MLSI_TRY(mlsi_compiler_find(&c));
-    if (!cache_folder(folder)) return load_once(a, &c, text, isa, out);
+    if (!mlsi_cache_folder("jit", folder)) return load_once(a, &c, text, isa, out);
     key_of(&c, text, isa, hex);
     snprintf(target, sizeof target, "%s/%s.so", folder, hex);
     if (!is_whole(a, target)) MLSI_TRY(compile_into(a, &c, folder, text, isa, target));
     return load_file(a, target, out);
+}
+
+mlsys_status mlsi_cpu_load_once(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out) {
+    mlsi_compiler c;
+    *out = NULL;
+    MLSI_TRY(mlsi_compiler_find(&c));
+    return load_once(a, &c, text, isa, out);
 }
 
 mlsi_gen_fn mlsi_cpu_function(const mlsi_module *m, const char *name) {

@@ -75,5 +75,6 @@ const mlsi_backend mlsi_cpu_backend = {.name = "cpu",
                                        .row = row_at,
                                        .isa = best_isa,
                                        .load = mlsi_cpu_load,
+                                       .load_once = mlsi_cpu_load_once,
                                        .function = mlsi_cpu_function,
                                        .unload = mlsi_cpu_unload};

@@ -19,7 +19,10 @@ static const mlsi_config_key keys[] = {
      "1 verifies the graph after every pass and has certificates, nests and plans proved"},
     {"fuse", 's', "auto", 0, 0,
      "auto, always (however little it saves) or never: neighbours become one generated kernel"},
-    {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"}};
+    {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"},
+    {"tune", 's', "off", 0, 0,
+     "off, or replay: schedules that mlsys_program_tune recorded for this machine (nothing is "
+     "timed)"}};
 
 const mlsi_config_key *mlsi_compile_config_keys(int *n) {
     *n = (int)(sizeof keys / sizeof keys[0]);
@@ -53,6 +56,11 @@ mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
     int f = index_of(fuses, 3, fuse);
     if (f < 0)
         return mlsi_fail(MLSYS_E_ARG, "compile: fuse \"%s\" is not auto, always or never", fuse);
+    static const char *const tunes[] = {"off", "replay"};
+    const char *tune = mlsi_config_str(c, "tune", "off");
+    int t = index_of(tunes, 2, tune);
+    if (t < 0) return mlsi_fail(MLSYS_E_ARG, "compile: tune \"%s\" is not off or replay", tune);
+    o->replay = t == 1;
     o->fuse_least = f - 1; /* -1, 0 or 1 */
     o->numerics = (mlsi_numerics)(m + MLSI_EXACT);
     o->isa_limit = i < ctx->isa_limit ? (mlsi_isa)i : (mlsi_isa)ctx->isa_limit;
@@ -122,6 +130,7 @@ mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device
     p->numerics = o->numerics;
     p->plan_reuse = o->plan_reuse;
     p->prove = o->verify || ALWAYS_PROVE;
+    p->replay = o->replay;
     p->backend = &mlsi_cpu_backend;
     p->isa_limit = o->isa_limit;
     mlsys_status st = build(p, g, o);

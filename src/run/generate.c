@@ -2,6 +2,7 @@
 #include "run/program.h"
 
 #include "core/trace.h"
+#include "run/tune.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,10 @@ static bool has_own_loops(const mlsi_func *f) {
     for (int64_t i = 0; i < f->n_nodes; i++)
         if (mlsi_op_get(f->nodes[i].op)->nest) return true;
     return false;
+}
+
+mlsys_status mlsi_generate_schedule(const mlsi_func *f, mlsi_nest *n) {
+    return has_own_loops(f) ? MLSYS_OK : mlsi_codegen_schedule(n);
 }
 
 static void kernel_name(int32_t func, char *name, size_t size) {
@@ -43,7 +48,47 @@ static void free_kernel(mlsi_generated *k) {
     k->made = false;
 }
 
-/* Loops, their proof where one is asked for, and text; a refusal leaves the function to its steps: what is not proved is not
+/* From a scheduled nest on: its proof where one is asked for, and text. */
+static mlsys_status write_kernel(mlsi_program *p, int32_t flat, const char *name,
+                                 mlsi_generated *k) {
+    MLSI_TRY(mlsi_prove_nest(p, flat, &k->nest));
+    MLSI_TRY(mlsi_codegen_tasks(&k->nest, &k->tasks));
+    MLSI_TRY(mlsi_codegen_c(&k->nest, name, &k->text));
+    return k->text.st;
+}
+
+/* By the schedule that tuning recorded. *done false: there is none, or it does not apply any more (the log says why), and
+ * k is as it was. */
+static mlsys_status replay(mlsi_program *p, int32_t flat, const char *name, mlsi_generated *k,
+                           bool *done) {
+    mlsi_alloc *a = p->graph.alloc;
+    mlsi_tune_key key;
+    mlsi_generated made = {.made = true};
+    char *schedule;
+    *done = false;
+    if (!p->replay) return MLSYS_OK;
+    MLSI_TRY(mlsi_tune_key_of(p->graph.ctx, p->isa_limit, &k->nest, &key));
+    MLSI_TRY(mlsi_tune_replay(p->graph.ctx, a, &key, &schedule));
+    if (!schedule) return MLSYS_OK;
+    mlsi_text_init(&made.text, a);
+    mlsys_status st = mlsi_nest_copy(&k->nest, &made.nest);
+    if (st == MLSYS_OK) st = mlsi_schedule_apply(&made.nest, schedule);
+    if (st == MLSYS_OK) st = mlsi_nest_verify(&made.nest);
+    if (st == MLSYS_OK) st = write_kernel(p, flat, name, &made);
+    if (st == MLSYS_OK) {
+        free_kernel(k);
+        *k = made;
+        *done = true;
+    } else {
+        mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "tune", "%s: the recorded schedule is ignored: %s",
+                 k->nest.name, mlsys_last_error());
+        free_kernel(&made);
+    }
+    mlsi_mem_free(a, schedule);
+    return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
+}
+
+/* Loops, a schedule, and text; a refusal leaves the function to its steps: what is not proved is not
  * used, and the proof knows less than is true. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
     mlsi_generated *k = &p->generated[func];
@@ -55,12 +100,12 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     k->made = true;
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
-    if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
-    if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &k->nest);
-    f = &p->graph.funcs[func]; /* the proof may have moved them */
-    if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
-    if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &k->text);
-    if (st == MLSYS_OK) st = k->text.st;
+    bool done = false;
+    if (st == MLSYS_OK) st = replay(p, flat, name, k, &done);
+    f = &p->graph.funcs[func]; /* proofs may have moved them */
+    if (st == MLSYS_OK && !done) st = mlsi_generate_schedule(f, &k->nest);
+    if (st == MLSYS_OK && !done) st = write_kernel(p, flat, name, k);
+    f = &p->graph.funcs[func];
     if (st == MLSYS_OK) {
         mlsi_text_add(text, "%s\n", k->text.data);
     } else {

@@ -90,6 +90,7 @@ typedef struct mlsi_program {
     mlsi_numerics numerics;
     bool plan_reuse; /* false: no two buffers share memory */
     bool prove;      /* certificates, nests and plans are checked */
+    bool replay;     /* generated kernels by recorded schedules (run/tune.h) */
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_routine *routines; /* one per function */
@@ -177,7 +178,7 @@ typedef struct mlsi_bound {
 /* compile.c */
 typedef struct mlsi_compile_options {
     mlsi_numerics numerics;
-    bool plan_reuse, verify;
+    bool plan_reuse, verify, replay;
     int64_t fuse_least; /* as in mlsi_pass_ctx */
     const char *passes_off;
     mlsi_isa isa_limit;
@@ -199,6 +200,8 @@ mlsys_status mlsi_lower_program(mlsi_program *p);
  * steps run one by one; the context's log says why. */
 mlsys_status mlsi_generate(mlsi_program *p);
 void mlsi_generated_free(mlsi_program *p);
+/* The default schedule of a nest that f was lowered to. */
+mlsys_status mlsi_generate_schedule(const mlsi_func *f, mlsi_nest *n);
 /* The generated kernel that a call node is, or NULL. */
 const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node);
 /* The kernel that a step is, for people: a row of the backend's table, a fused function, or how else the step runs. */

@@ -10,9 +10,10 @@ int main(void) {
         return 1;
     }
     printf("mlsys_hooks %u\nmlsys_stats %u\nmlsys_opdef %u\nmlsys_cost %u\n"
-           "mlsys_gradient_report %u\n",
+           "mlsys_gradient_report %u\nmlsys_tune_progress %u\nmlsys_tune_report %u\n",
            (unsigned)sizeof(mlsys_hooks), (unsigned)sizeof(mlsys_stats),
            (unsigned)sizeof(mlsys_opdef), (unsigned)sizeof(mlsys_cost),
-           (unsigned)sizeof(mlsys_gradient_report));
+           (unsigned)sizeof(mlsys_gradient_report), (unsigned)sizeof(mlsys_tune_progress),
+           (unsigned)sizeof(mlsys_tune_report));
     return 0;
 }

@@ -73,6 +73,20 @@ for program in "$OUT"/examples/*; do
             echo "SKIP: explain of SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
         fi
         ;;
+    tune)
+        "$program" --help >/dev/null
+        records=$(mktemp -d)
+        tune_run() {
+            MLSYS_CACHE=$records "$program" --size B=8 --candidates 6 --budget-ms 20000 --threads 1 "$@" \
+                >"$OUT/tests/tune.out" 2>&1 || { echo "tune failed:"; cat "$OUT/tests/tune.out"; exit 1; }
+        }
+        tune_run
+        grep -q "1 kernels" "$OUT/tests/tune.out" || { echo "tune: no kernel:"; cat "$OUT/tests/tune.out"; exit 1; }
+        tune_run --code
+        grep -q " 0 candidates timed" "$OUT/tests/tune.out" && grep -q "int64_t mlsi_k" "$OUT/tests/tune.out" ||
+            { echo "tune: a second run knows nothing, or no code:"; cat "$OUT/tests/tune.out"; exit 1; }
+        rm -rf "$records"
+        ;;
     train)
         "$program" --help >/dev/null
         ! "$program" --data /nonexistent 2>"$OUT/tests/train.err" ||
