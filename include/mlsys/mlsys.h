@@ -494,6 +494,17 @@ MLSYS_API mlsys_status mlsys_program_cost(mlsys_program p, int32_t n, const char
                                           const int64_t *values, mlsys_cost *out);
 MLSYS_API mlsys_status mlsys_program_dump(mlsys_program p, int32_t what, char *buf, uint64_t cap,
                                           uint64_t *need);
+/** Write the program as one freestanding C99 file: weights, a static arena and
+ *      int NAME_run(const void *const *inputs, void *const *outputs);
+ *  with the bits of mlsys_program_run, no allocation and no call of a library (docs/export.md). Shapes are those of the
+ *  binding: symbols by name, missing ones at their maximum. path holds a whole file at any moment: the old or the new one.
+ *  Config keys: mlsys_config_keys("export"); config may be NULL.
+ *  Errors   NOTFOUND no such symbol, no such folder; SHAPE a value outside its symbol's range; ARG name is no C
+ *           identifier; UNSUPPORTED a step has no loops (control flow, custom ops); IO.
+ *  Threads  any; p is only read. */
+MLSYS_API mlsys_status mlsys_program_export(mlsys_program p, const char *path, int32_t n,
+                                            const char *const *names, const int64_t *values,
+                                            mlsys_config config);
 
 /* ---- datasets ------------------------------------------------------------------------------- */
 

@@ -43,6 +43,13 @@ static void free_kernel(mlsi_generated *k) {
     k->made = false;
 }
 
+mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi_nest *n) {
+    memset(n, 0, sizeof *n);
+    MLSI_TRY(mlsi_flatten_func(g, func, flat));
+    MLSI_TRY(mlsi_lower_func(g, *flat, g->funcs[func].name, n));
+    return has_own_loops(&g->funcs[func]) ? MLSYS_OK : mlsi_codegen_schedule(n);
+}
+
 /* Loops, their proof where one is asked for, and text; a refusal leaves the function to its steps: what is not proved is not
  * used, and the proof knows less than is true. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
@@ -50,14 +57,11 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     char name[32];
     kernel_name(func, name, sizeof name);
     int32_t flat, n_funcs = (int32_t)p->graph.n_funcs;
-    MLSI_TRY(mlsi_flatten_func(&p->graph, func, &flat));
     mlsi_text_init(&k->text, p->graph.alloc);
     k->made = true;
-    const mlsi_func *f = &p->graph.funcs[func];
-    mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
-    if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
+    mlsys_status st = mlsi_generate_nest(&p->graph, func, &flat, &k->nest);
     if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &k->nest);
-    f = &p->graph.funcs[func]; /* the proof may have moved them */
+    const mlsi_func *f = &p->graph.funcs[func];
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
     if (st == MLSYS_OK) st = mlsi_codegen_c(&k->nest, name, &k->text);
     if (st == MLSYS_OK) st = k->text.st;
