@@ -121,7 +121,7 @@ $(OUT)/gen/gen_text_freestanding.c: $(GEN_USES) src/cpu/gen_freestanding.h src/c
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_text_freestanding cpu/gen_freestanding.h cpu/simd.h string.h >$@
 OBJ += $(OUT)/obj/gen_text.o $(OUT)/obj/gen_text_freestanding.o
-$(OUT)/obj/gen_text%.o: $(OUT)/gen/gen_text%.c $(OUT)/flags
+$(OUT)/obj/gen_%.o: $(OUT)/gen/gen_%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@

@@ -60,7 +60,8 @@ typedef struct mlsi_export {
 
 /* export_steps.c: places and steps of the copy's main. */
 mlsys_status mlsi_export_walk(mlsi_export *x);
-/* export_kernel.c: appends the step of an operand list and a function of the copy, which goes again. */
+/* export_kernel.c: appends the step of a function, the copy's last, whose nodes have loops, and of an operand list. UNSUPPORTED, and
+ * nothing is changed, where it is no single nest. */
 mlsys_status mlsi_export_step_of(mlsi_export *x, int32_t func, const char *what, int n_args,
                                  const mlsi_spot *args);
 /* export_write.c */

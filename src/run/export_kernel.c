@@ -49,7 +49,6 @@ static mlsys_status make_kernel(mlsi_export *x, int32_t func, mlsi_export_step *
     int64_t tasks;
     char name[96];
     snprintf(name, sizeof name, "%.64s_kernel%lld", x->name, (long long)x->n_kernels);
-    MLSI_TRY(mlsi_decompose_to_loops(&x->pass, func));
     mlsi_text_init(&text, x->graph.alloc);
     mlsys_status st = mlsi_generate_nest(&x->graph, func, &flat, &n);
     if (st == MLSYS_OK) st = prove(x, flat, &n);
@@ -74,7 +73,7 @@ mlsys_status mlsi_export_step_of(mlsi_export *x, int32_t func, const char *what,
                                  const mlsi_spot *args) {
     mlsi_export_step s = {.first_arg = (int32_t)x->n_args, .n_args = n_args};
     mlsys_status st = make_kernel(x, func, &s);
-    mlsi_graph_truncate(&x->graph, func);
+    mlsi_graph_truncate(&x->graph, func + 1); /* its flattened form */
     MLSI_TRY(st);
     MLSI_TRY(mlsi_arena_strdup(&x->graph.arena, what, &s.what));
     MLSI_TRY(MLSI_GROW(x->graph.alloc, &x->steps, &x->cap_steps, x->n_steps + 1));

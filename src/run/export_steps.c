@@ -145,70 +145,79 @@ static void describe(const walk *w, const mlsi_node *node, mlsi_text *t) {
             mlsi_type_text(&g->symbols, &w->f.values[node->first_out + i].type, type, sizeof type));
 }
 
-static mlsys_status make_step(walk *w, const mlsi_node *node) {
-    mlsi_graph *g = &w->x->graph;
-    making m = {.n_args = 0};
-    mlsi_text what;
-    int32_t out[MLSI_MAX_OPERANDS];
-    memset(w->map, 0xff, sizeof *w->map * (size_t)w->f.n_values);
-    MLSI_TRY(mlsi_func_add(g, mlsi_op_name(node->op), &m.func));
-    mlsys_status st =
-        node->op == MLSI_OP_CALL ? build_call(w, &m, node, out) : build_node(w, &m, node, out);
-    for (int i = 0; st == MLSYS_OK && i < node->n_out; i++) {
-        st = mlsi_build_output(g, m.func, NULL, out[i]);
-        m.args[m.n_args++] = w->spots[node->first_out + i];
-    }
-    if (st != MLSYS_OK) {
-        mlsi_graph_truncate(g, m.func);
-        return st;
-    }
-    mlsi_text_init(&what, g->alloc);
-    describe(w, node, &what);
-    st = what.st == MLSYS_OK ? mlsi_export_step_of(w->x, m.func, what.data, m.n_args, m.args)
-                             : what.st;
-    mlsi_text_free(&what);
-    return st;
-}
-
-/* ---- the walk -------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ------------------------------------------------------------------------------- */
 
 static mlsys_status walk_func(mlsi_export *x, int32_t func, const mlsi_spot *in, mlsi_spot *out);
 
-static mlsys_status place_results(walk *w, const mlsi_node *node) {
+/* The node, or the function it calls, over dense operands, in m->func. */
+static mlsys_status build_func(walk *w, making *m, const mlsi_node *node) {
+    mlsi_graph *g = &w->x->graph;
+    int32_t out[MLSI_MAX_OPERANDS];
+    memset(w->map, 0xff, sizeof *w->map * (size_t)w->f.n_values);
+    if (node->op == MLSI_OP_CALL)
+        MLSI_TRY(build_call(w, m, node, out));
+    else
+        MLSI_TRY(build_node(w, m, node, out));
+    for (int i = 0; i < node->n_out; i++)
+        MLSI_TRY(mlsi_build_output(g, m->func, NULL, out[i]));
+    return mlsi_decompose_to_loops(&w->x->pass, m->func);
+}
+
+static mlsys_status place_results(walk *w, making *m, const mlsi_node *node) {
     for (int i = 0; i < node->n_out; i++) {
         int32_t v = node->first_out + i;
         MLSI_TRY(
             add_place(w->x, MLSI_AT_ARENA, 0, mlsi_layout_bytes(&w->layouts[v]), &w->spots[v]));
-        w->roots[v] = w->spots[v];
+        m->args[m->n_args++] = w->roots[v] = w->spots[v];
     }
     return MLSYS_OK;
 }
 
-/* A function that is not one kernel: its nodes become steps. */
-static mlsys_status walk_call(walk *w, const mlsi_node *call) {
-    mlsi_spot in[MLSI_MAX_OPERANDS], out[MLSI_MAX_OPERANDS];
-    for (int i = 0; i < call->n_in; i++) {
-        in[i] = w->spots[call->in[i]];
-        if (in[i].place < 0)
-            return mlsi_fail(MLSYS_E_UNSUPPORTED, "call: operand %d is not dense", i);
+/* Each output becomes memory of its own, which no other value shows. */
+static mlsys_status own_outputs(mlsi_graph *g, int32_t func) {
+    for (int64_t o = 0; o < g->funcs[func].n_outputs; o++) {
+        int32_t v = g->funcs[func].outputs[o].value;
+        MLSI_TRY(mlsi_build_node(g, func, MLSI_OP_COPY, NULL, 1, &v, 1, &v));
+        g->funcs[func].outputs[o].value = v;
     }
-    MLSI_TRY(walk_func(w->x, (int32_t)((const mlsi_attr_control *)call->attrs)->fn1, in, out));
-    for (int i = 0; i < call->n_out; i++)
-        w->spots[call->first_out + i] = w->roots[call->first_out + i] = out[i];
     return MLSYS_OK;
+}
+
+/* What is no single nest: each of its nodes becomes a step, which must be one. */
+static mlsys_status walk_parts(walk *w, making *m, const mlsi_node *node) {
+    mlsi_spot out[MLSI_MAX_OPERANDS];
+    const mlsi_func *f = &w->x->graph.funcs[m->func];
+    int64_t parts = 0;
+    for (int64_t i = 0; i < f->n_nodes; i++)
+        parts += !(mlsi_op_get(f->nodes[i].op)->traits & MLSI_TRAIT_VIEW);
+    if (parts < 2) return MLSYS_E_UNSUPPORTED; /* with the sentence of its loops */
+    MLSI_TRY(own_outputs(&w->x->graph, m->func));
+    MLSI_TRY(walk_func(w->x, m->func, m->args, out));
+    for (int i = 0; i < node->n_out; i++)
+        w->spots[node->first_out + i] = w->roots[node->first_out + i] = out[i];
+    return MLSYS_OK;
+}
+
+static mlsys_status make_step(walk *w, making *m, const mlsi_node *node) {
+    mlsi_text what;
+    MLSI_TRY(build_func(w, m, node));
+    MLSI_TRY(place_results(w, m, node));
+    mlsi_text_init(&what, w->x->graph.alloc);
+    describe(w, node, &what);
+    mlsys_status st = what.st;
+    if (st == MLSYS_OK) st = mlsi_export_step_of(w->x, m->func, what.data, m->n_args, m->args);
+    mlsi_text_free(&what);
+    return st == MLSYS_E_UNSUPPORTED ? walk_parts(w, m, node) : st;
 }
 
 static mlsys_status walk_step(walk *w, const mlsi_node *node) {
-    const mlsi_op_def *def = mlsi_op_get(node->op);
-    const bool call = node->op == MLSI_OP_CALL;
-    if ((def->traits & MLSI_TRAIT_CONTROL) && !call)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "program_export: step %lld, %s: has no loops",
-                         (long long)w->x->n_steps, mlsi_op_name(node->op));
-    MLSI_TRY(place_results(w, node));
-    mlsys_status st = make_step(w, node);
-    if (st == MLSYS_E_UNSUPPORTED && call) st = walk_call(w, node);
-    if (st == MLSYS_OK || st == MLSYS_E_NOMEM) return st;
-    return mlsi_fail_in(st, "program_export: step %lld", (long long)w->x->n_steps);
+    making m = {.n_args = 0};
+    if ((mlsi_op_get(node->op)->traits & MLSI_TRAIT_CONTROL) && node->op != MLSI_OP_CALL)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "%s: has no loops", mlsi_op_name(node->op));
+    MLSI_TRY(mlsi_func_add(&w->x->graph, mlsi_op_name(node->op), &m.func));
+    mlsys_status st = make_step(w, &m, node);
+    mlsi_graph_truncate(&w->x->graph, m.func);
+    return st;
 }
 
 static mlsys_status walk_node(walk *w, const mlsi_node *node) {
@@ -275,7 +284,10 @@ static mlsys_status walk_main(mlsi_export *x, mlsi_spot *in, mlsi_spot *out) {
     const mlsi_func f = x->graph.funcs[0];
     for (int64_t i = 0; i < f.n_inputs; i++)
         MLSI_TRY(add_place(x, MLSI_AT_INPUT, (int32_t)i, 0, &in[i]));
-    MLSI_TRY(walk_func(x, 0, in, out));
+    mlsys_status st = walk_func(x, 0, in, out);
+    if (st != MLSYS_OK && st != MLSYS_E_NOMEM)
+        return mlsi_fail_in(st, "program_export: step %lld", (long long)x->n_steps + 1);
+    MLSI_TRY(st);
     for (int64_t i = 0; i < f.n_outputs;
          i++) { /* the layout pass has given each memory of its own */
         mlsi_place_of *p = out[i].place < 0 ? NULL : &x->places[out[i].place];

@@ -73,6 +73,13 @@ for program in "$OUT"/examples/*; do
             echo "SKIP: explain of SmolLM2: no model file in the cache (tools/fetch-model.sh smollm2)"
         fi
         ;;
+    export) # with real weights: check_export_network.sh
+        "$program" --help >/dev/null
+        ! "$program" --weights /nonexistent.safetensors 2>"$OUT/tests/export.err" ||
+            { echo "export: a missing file of weights was accepted"; exit 1; }
+        grep -q nonexistent "$OUT/tests/export.err" ||
+            { echo "export: the error does not name the file:"; cat "$OUT/tests/export.err"; exit 1; }
+        ;;
     train)
         "$program" --help >/dev/null
         ! "$program" --data /nonexistent 2>"$OUT/tests/train.err" ||
