@@ -22,6 +22,8 @@
 #error "compile with -std=c99, or with -ffp-contract=off -DMLSYS_CONTRACT_OFF"
 #endif
 
+#pragma GCC diagnostic ignored "-Wunused-variable" /* nor do loops use all that they are given */
+
 #include "cpu/soft_float.h"
 
 /* Of a known number of bytes it is a move. */

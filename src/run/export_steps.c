@@ -194,7 +194,8 @@ static mlsys_status walk_parts(walk *w, making *m, const mlsi_node *node) {
     MLSI_TRY(own_outputs(&w->x->graph, m->func));
     MLSI_TRY(walk_func(w->x, m->func, m->args, out));
     for (int i = 0; i < node->n_out; i++)
-        w->spots[node->first_out + i] = w->roots[node->first_out + i] = out[i];
+        w->spots[node->first_out + i] = w->roots[node->first_out + i] =
+            out[mlsi_fault(MLSI_FAULT_EXPORT_PARTS) ? 0 : i];
     return MLSYS_OK;
 }
 

@@ -106,7 +106,8 @@ static mlsys_status write_const(const mlsi_export *x, const mlsi_place_of *p, ml
     }
     mlsi_text_add(t, "static const uint%d_t %s_const%d[%" PRIu64 "] = { /* %s */\n", 8 * word,
                   x->name, p->index, p->bytes / (uint64_t)word, mlsi_dtype_get(v.dtype)->name);
-    if (mlsi_view_contiguous(&v)) return write_words(v.data, p->bytes, word, t, w);
+    if (mlsi_view_contiguous(&v) || mlsi_fault(MLSI_FAULT_EXPORT_CONST))
+        return write_words(v.data, p->bytes, word, t, w);
     MLSI_TRY(mlsi_layout_row_major(&l, v.dtype, v.rank, v.shape));
     MLSI_TRY(mlsi_mem_alloc(x->graph.alloc, p->bytes, &dense));
     mlsi_view to = mlsi_view_of(dense, &l);

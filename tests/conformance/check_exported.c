@@ -53,25 +53,21 @@ static int shell(const char *format) {
     return system(command);
 }
 
-/* g as file number n_calls, under extents of the symbols B, L and S. */
-static void write_file(const mlsi_graph *g, const char *settings, rg_extents e) {
-    static const char *const all[] = {"B", "L", "S"};
-    const int64_t extents[] = {e.b, e.l, e.s};
+/* g as file number n_calls; binding: values of its symbols, NULL where nothing depends on them. */
+static void write_file(const mlsi_graph *g, const char *settings, const int64_t *binding) {
     char path[100], name[40];
-    const char *names[3];
-    int64_t values[3];
+    const char *names[8];
     mlsys_config c;
-    int n = 0;
+    const int n = binding ? (int)g->symbols.n_symbols : 0;
     mlsys_program p = pc_compile_inside(&pc, g, settings);
-    for (int i = 0; i < 3 && e.b; i++)
-        for (int64_t s = 0; s < g->symbols.n_symbols; s++)
-            if (!strcmp(g->symbols.symbols[s].name, all[i]))
-                names[n] = all[i], values[n++] = extents[i];
+    ck_assert_int_le(n, 8);
+    for (int i = 0; i < n; i++)
+        names[i] = g->symbols.symbols[i].name;
     snprintf(path, sizeof path, "%s/%d.part", folder, n_calls);
     snprintf(name, sizeof name, "g%d", n_calls);
     OK(mlsys_config_create(&c));
     OK(mlsys_config_set_str(c, "name", name));
-    if (mlsys_program_export(p, path, n, names, values, c) != MLSYS_OK)
+    if (mlsys_program_export(p, path, n, names, binding, c) != MLSYS_OK)
         ck_abort_msg("%s: %s", calls[n_calls].text, mlsys_last_error());
     OK(mlsys_release(c));
     OK(mlsys_release(p));
@@ -158,7 +154,7 @@ static void add_variant(const op_variant *v, kc_rng *r) {
     }
     if (mlsi_interpret(&g, 0, c->n_in, in, c->n_out, out) != MLSYS_OK)
         ck_abort_msg("%s: %s", c->text, mlsys_last_error());
-    write_file(&g, "numerics=exact", (rg_extents){0});
+    write_file(&g, "numerics=exact", NULL);
     mlsi_graph_free(&g);
     n_calls++;
 }
@@ -190,10 +186,24 @@ static kc_tensor dense_copy(kc_rng *r, mlsys_tensor t) {
     return x;
 }
 
+/* As a run does: what no input fixes is at its maximum. */
+static void bind_symbols(const mlsi_graph *g, int n_in, const mlsys_tensor *in, int64_t *binding) {
+    const mlsi_layout *layouts[16];
+    mlsi_tensor *pinned[16];
+    for (int i = 0; i < n_in; i++) {
+        OK(mlsi_pin(in[i], MLSYS_KIND_TENSOR, "input", &pinned[i]));
+        layouts[i] = &pinned[i]->layout;
+    }
+    OK(mlsi_bind_inputs(g, 0, n_in, layouts, binding));
+    for (int i = 0; i < n_in; i++)
+        mlsi_unpin(pinned[i]);
+}
+
 static void add_graph(kc_rng *r, int number) {
     const rg_options how = {
         .nodes = 4 + number % 20, .inputs = 3, .outputs = 3, .symbols = number % 2};
     mlsys_tensor in[16], out[16] = {NULL};
+    int64_t binding[8];
     mlsi_graph g;
     call *c = &calls[n_calls];
     snprintf(c->text, sizeof c->text, "random graph %d", number);
@@ -206,12 +216,14 @@ static void add_graph(kc_rng *r, int number) {
     ck_assert_int_le(c->n_out, 16);
     rg_inputs(r, &g, pc.device_handle, e, in);
     pc_interpret_inside(&pc, &g, c->n_in, in, c->n_out, out);
+    bind_symbols(&g, c->n_in, in, binding);
     for (int i = 0; i < c->n_in; i++)
         c->in[i] = dense_copy(r, in[i]);
     for (int o = 0; o < c->n_out; o++)
         c->want[o] = dense_copy(r, out[o]);
-    write_file(
-        &g, number % 4 < 2 ? "numerics=exact fuse=always" : "numerics=exact fuse=never plan=0", e);
+    write_file(&g,
+               number % 4 < 2 ? "numerics=exact fuse=always" : "numerics=exact fuse=never plan=0",
+               binding);
     pc_release(c->n_in, in);
     pc_release(c->n_out, out);
     mlsi_graph_free(&g);

@@ -145,6 +145,54 @@ START_TEST(same_bits) {
 }
 END_TEST
 
+static mlsys_tensor random_blocks(int rank, const int64_t *shape) {
+    mlsys_tensor t;
+    void *data;
+    uint64_t bytes;
+    OK(mlsys_tensor_create(pc.device_handle, MLSYS_Q8_0, rank, shape, &t));
+    OK(mlsys_tensor_data(t, &data, &bytes));
+    for (uint64_t i = 0; i < bytes; i++)
+        ((unsigned char *)data)[i] = (unsigned char)(kc_bits(&rng) >> 13);
+    return t;
+}
+
+/* Constants that are not dense, of two bytes, of blocks, empty. */
+START_TEST(constants) {
+    static const int64_t turned[2] = {5, 32}, dense[2] = {3, 5}, blocks[2] = {3, 64},
+                         none[2] = {0, 5};
+    static const int32_t perm[2] = {1, 0};
+    mlsys_graph g;
+    mlsys_value x, y[4], in[2], table, empty;
+    mlsys_tensor constant[4], view, image = pc_random(&pc, &rng, MLSYS_F32, 2, (int64_t[]){3, 32});
+    OK(mlsys_graph_create(pc.ctx_handle, &g));
+    OK(mlsys_graph_input(g, "x", MLSYS_F32, 2, (int64_t[]){3, 32}, &x));
+    constant[0] = pc_random(&pc, &rng, MLSYS_F32, 2, turned);
+    constant[1] = pc_random(&pc, &rng, MLSYS_BF16, 2, dense);
+    constant[2] = random_blocks(2, blocks);
+    constant[3] = pc_random(&pc, &rng, MLSYS_F32, 2, none);
+    OK(mlsys_tensor_permute(constant[0], 2, perm, &view));
+    OK(mlsys_graph_const(g, view, &table));
+    in[0] = x, in[1] = table;
+    OK(mlsys_graph_op(g, "matmul", 2, in, NULL, 1, &y[0]));
+    OK(mlsys_graph_const(g, constant[1], &table));
+    OK(mlsys_graph_op(g, "exp", 1, &table, NULL, 1, &y[1]));
+    OK(mlsys_graph_const(g, constant[2], &table));
+    OK(mlsys_graph_op(g, "dequantize", 1, &table, NULL, 1, &y[2]));
+    OK(mlsys_graph_const(g, constant[3], &empty));
+    in[0] = y[0], in[1] = empty;
+    OK(mlsys_graph_op(g, "concat", 2, in, NULL, 1, &y[3]));
+    for (int i = 0; i < 4; i++)
+        OK(mlsys_graph_output(g, (const char *[]){"a", "b", "c", "d"}[i], y[i]));
+    mlsys_program p = pc_compile(&pc, g, "passes_off=fold,fold2,simplify,simplify2 numerics=exact");
+    export_check(&pc, p, "constants", 1, &image, 4, NULL, 0, &export_targets[0]);
+    mlsys_release(p);
+    mlsys_release(g);
+    mlsys_release(view);
+    mlsys_release(image);
+    pc_release(4, constant);
+}
+END_TEST
+
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/mlsys-export-XXXXXX";
@@ -242,6 +290,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, same_bits, 0, n_export_targets * N_CASES);
+    tcase_add_test(tc, constants);
     tcase_add_test(tc, refusals);
     tcase_add_test(tc, every_allocation_fails);
     suite_add_tcase(s, tc);
