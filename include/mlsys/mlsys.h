@@ -181,7 +181,7 @@ MLSYS_API mlsys_status mlsys_config_set_i64s(mlsys_config config, const char *ke
 MLSYS_API mlsys_status mlsys_config_get_i64(mlsys_config config, const char *key, int64_t *out);
 /** Keys of a scope, one per line with type, default and meaning: "ctx", "profile", "compile",
  *  "gradient", "check_gradient", "narrow", "dataset", "trainer", "model_open", "model", "model_adapt",
- *  "model_save", "generate", or the name of an op; "generator_stats", "trainer_stats": the names that
+ *  "model_save", "generate", "export", or the name of an op; "generator_stats", "trainer_stats": the names that
  *  mlsys_generator_stat and mlsys_trainer_stat answer, with type and meaning. */
 MLSYS_API mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap,
                                          uint64_t *need);

@@ -6,7 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { MAX_ARGS = 4 * MLSI_MAX_OPERANDS };
+enum { MAX_INPUTS = 2 * MLSI_MAX_OPERANDS, MAX_ARGS = MAX_INPUTS + MLSI_MAX_OPERANDS };
 static const mlsi_spot nowhere = {-1, 0};
 
 /* One function of the copy. Views are no steps: a value that lies dense in memory is told by its spot, another one is an
@@ -47,8 +47,8 @@ static mlsys_status const_spot(mlsi_export *x, int32_t index, const mlsi_layout 
 
 static mlsys_status add_input(walk *w, making *m, const mlsi_type *type, mlsi_spot spot,
                               int32_t *out) {
-    if (m->n_args == MAX_ARGS)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "more than %d operands", MAX_ARGS);
+    if (m->n_args == MAX_INPUTS)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "more than %d operands", MAX_INPUTS);
     m->args[m->n_args++] = spot;
     return mlsi_build_input(&w->x->graph, m->func, NULL, type, out);
 }
