@@ -111,13 +111,17 @@ object = $(OUT)/obj/$(subst /,-,$(1:src/%.c=%))$(2).o
 OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
        $(foreach i,$(ISAS),$(foreach s,$(KERNELS),$(call object,$(s),.$(i))))
 
-# The vocabulary of generated code, as text inside the library.
-GEN_TEXT := $(OUT)/gen/gen_text.c
-OBJ += $(OUT)/obj/gen_text.o
-$(GEN_TEXT): tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) src/core/small_float.h src/core/philox.h src/core/scalar_ops.h
+# The vocabulary of generated code, as text inside the library; without libraries for exported programs.
+GEN_USES := tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) src/core/small_float.h \
+            src/core/philox.h src/core/scalar_ops.h
+$(OUT)/gen/gen_text.c: $(GEN_USES)
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_text cpu/gen.h >$@
-$(OUT)/obj/gen_text.o: $(GEN_TEXT) $(OUT)/flags
+$(OUT)/gen/gen_text_freestanding.c: $(GEN_USES) src/cpu/gen_freestanding.h src/cpu/soft_float.h
+	@mkdir -p $(@D)
+	@tools/embed.sh mlsi_gen_text_freestanding cpu/gen_freestanding.h cpu/simd.h string.h >$@
+OBJ += $(OUT)/obj/gen_text.o $(OUT)/obj/gen_text_freestanding.o
+$(OUT)/obj/gen_%.o: $(OUT)/gen/gen_%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) -c $< -o $@

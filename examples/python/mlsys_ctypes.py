@@ -306,6 +306,10 @@ FUNCTIONS = {
     "mlsys_program_reserve": (None, [C.c_void_p, C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p]),
     "mlsys_program_cost": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p]),
     "mlsys_program_dump": (None, [C.c_void_p, C.c_int32, C.c_void_p, C.c_uint64, C.c_void_p]),
+    "mlsys_program_export": (
+        None,
+        [C.c_void_p, C.c_char_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p],
+    ),
     "mlsys_program_tune": (
         None,
         [C.c_void_p, C.c_int32, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p],

@@ -181,7 +181,7 @@ MLSYS_API mlsys_status mlsys_config_set_i64s(mlsys_config config, const char *ke
 MLSYS_API mlsys_status mlsys_config_get_i64(mlsys_config config, const char *key, int64_t *out);
 /** Keys of a scope, one per line with type, default and meaning: "ctx", "profile", "compile",
  *  "gradient", "check_gradient", "narrow", "dataset", "trainer", "model_open", "model", "model_adapt",
- *  "model_save", "generate", or the name of an op; "generator_stats", "trainer_stats": the names that
+ *  "model_save", "generate", "export", or the name of an op; "generator_stats", "trainer_stats": the names that
  *  mlsys_generator_stat and mlsys_trainer_stat answer, with type and meaning. */
 MLSYS_API mlsys_status mlsys_config_keys(const char *scope, char *buf, uint64_t cap,
                                          uint64_t *need);
@@ -494,6 +494,17 @@ MLSYS_API mlsys_status mlsys_program_cost(mlsys_program p, int32_t n, const char
                                           const int64_t *values, mlsys_cost *out);
 MLSYS_API mlsys_status mlsys_program_dump(mlsys_program p, int32_t what, char *buf, uint64_t cap,
                                           uint64_t *need);
+/** Write the program as one freestanding C99 file: weights, a static arena and
+ *      int NAME_run(const void *const *inputs, void *const *outputs);
+ *  with the bits of mlsys_program_run, no allocation and no call of a library (docs/export.md). Shapes are those of the
+ *  binding: symbols by name, missing ones at their maximum. path holds a whole file at any moment: the old or the new one.
+ *  Config keys: mlsys_config_keys("export"); config may be NULL.
+ *  Errors   NOTFOUND no such symbol, no such folder; SHAPE a value outside its symbol's range; ARG name is no C
+ *           identifier; UNSUPPORTED a step has no loops (control flow, custom ops); IO.
+ *  Threads  any; p is only read. */
+MLSYS_API mlsys_status mlsys_program_export(mlsys_program p, const char *path, int32_t n,
+                                            const char *const *names, const int64_t *values,
+                                            mlsys_config config);
 
 /** Where a search is. Texts last until the callback returns. */
 typedef struct mlsys_tune_progress {

@@ -79,6 +79,7 @@ static const struct {
     {"profile", mlsi_profile_config_keys},
     {"compile", mlsi_compile_config_keys},
     {"tune", mlsi_tune_config_keys},
+    {"export", mlsi_export_config_keys},
     {"model", mlsi_model_graph_config_keys},
     {"generate", mlsi_generator_config_keys},
     {"model_open", mlsi_model_open_config_keys},

@@ -255,3 +255,20 @@ mlsys_status mlsys_program_dump(mlsys_program program, int32_t what, char *buf, 
     mlsi_unpin(p);
     return st;
 }
+
+mlsys_status mlsys_program_export(mlsys_program program, const char *path, int32_t n,
+                                  const char *const *names, const int64_t *values,
+                                  mlsys_config config) {
+    API_COMPUTES;
+    mlsi_program *p;
+    mlsi_config *c = NULL;
+    API_NOT_NULL(path, "program_export: path");
+    MLSI_TRY(check_names("program_export", n, names, values));
+    MLSI_TRY(mlsi_pin(program, MLSYS_KIND_PROGRAM, "program_export: p", &p));
+    mlsys_status st = MLSYS_OK;
+    if (config) st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "program_export: config", &c);
+    if (st == MLSYS_OK) st = mlsi_program_export(p, path, n, names, values, c);
+    mlsi_unpin_exclusive(c);
+    mlsi_unpin(p);
+    return st;
+}

@@ -279,7 +279,7 @@ MLSI_FAULT_ROW(TRAIN_POSITION, "src/model/decoder.c", "e2e/check_lora",
                "positions of a training graph start at 1")
 MLSI_FAULT_ROW(SAVE_MERGE, "src/model/save.c", "e2e/check_lora",
                "a saved matrix is written without its adapter")
-MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/model/file_write.c", "unit/check_model_save",
+MLSI_FAULT_ROW(SAVE_IN_PLACE, "src/core/file_write.c", "unit/check_model_save",
                "what was written before a failure is left beside the old file")
 MLSI_FAULT_ROW(TRAIN_DECAY_ALL, "src/train/step_graph.c", "unit/check_trainer_bits",
                "parameters that should not decay do")

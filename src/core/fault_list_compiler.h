@@ -202,3 +202,19 @@ MLSI_FAULT_ROW(C_TASKS, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "tasks are numbered by the extent of the first loop only")
 MLSI_FAULT_ROW(C_WORK, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "rows of local memory lie on each other")
+MLSI_FAULT_ROW(SOFT_STICKY, "src/cpu/soft_float.h", "unit/check_soft_float",
+               "what a shift loses, or what makes a sum odd, does not reach the rounding")
+MLSI_FAULT_ROW(SOFT_ROOT, "src/cpu/soft_float.h", "unit/check_soft_float",
+               "square roots are cut off")
+MLSI_FAULT_ROW(EXPORT_SAME_TEXT, "src/run/export_kernel.c", "e2e/check_export",
+               "all steps of an exported program are its first one")
+MLSI_FAULT_ROW(EXPORT_LIFETIME, "src/run/export_kernel.c", "e2e/check_export",
+               "a step's result in an exported program is given up as soon as it is there")
+MLSI_FAULT_ROW(EXPORT_OFFSET, "src/run/export_steps.c", "e2e/check_export",
+               "a slice in an exported program begins where its source does")
+MLSI_FAULT_ROW(EXPORT_WORK, "src/run/export.c", "e2e/check_export",
+               "work memory in an exported program lies over what is in use")
+MLSI_FAULT_ROW(EXPORT_CONST, "src/run/export_write.c", "e2e/check_export",
+               "a constant that is a view is written as its memory lies")
+MLSI_FAULT_ROW(EXPORT_PARTS, "src/run/export_steps.c", "conformance/check_exported",
+               "all results of an op that is several steps are its first one")

@@ -2,7 +2,7 @@
 #ifndef MLSI_GGUF_WRITE_H
 #define MLSI_GGUF_WRITE_H
 
-#include "model/file_write.h"
+#include "core/file_write.h"
 #include "model/gguf.h"
 
 /* How tensor i of the open file is stored in the new one; shape and name are the same. */

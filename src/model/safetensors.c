@@ -5,7 +5,7 @@
 #if defined(MLSI_HAVE_JANSSON)
 
 #include "core/faults.h"
-#include "model/file_write.h"
+#include "core/file_write.h"
 #include "model/gguf_scan.h"
 
 #include <jansson.h>

@@ -88,6 +88,13 @@ static mlsys_status replay(mlsi_program *p, int32_t flat, const char *name, mlsi
     return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
 }
 
+mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi_nest *n) {
+    memset(n, 0, sizeof *n);
+    MLSI_TRY(mlsi_flatten_func(g, func, flat));
+    MLSI_TRY(mlsi_lower_func(g, *flat, g->funcs[func].name, n));
+    return mlsi_generate_schedule(&g->funcs[func], n);
+}
+
 /* Loops, a schedule, and text; a refusal leaves the function to its steps: what is not proved is not
  * used, and the proof knows less than is true. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {

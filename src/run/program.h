@@ -199,6 +199,8 @@ mlsys_status mlsi_lower_program(mlsi_program *p);
 /* generate.c: code for the functions that fusion has made. Without a compiler, or where the loops cannot be written as C, their
  * steps run one by one; the context's log says why. */
 mlsys_status mlsi_generate(mlsi_program *p);
+/* Scheduled loops of a function, *flat its flattened form (mlsi_flatten_func). Free n also after a failure. */
+mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi_nest *n);
 void mlsi_generated_free(mlsi_program *p);
 /* The default schedule of a nest that f was lowered to. */
 mlsys_status mlsi_generate_schedule(const mlsi_func *f, mlsi_nest *n);
@@ -264,6 +266,12 @@ mlsys_status mlsi_find_nonfinite(const mlsi_graph *g, mlsi_stream *s, int n_in,
 /* eager.c: one op, now. */
 mlsys_status mlsi_eager_run(mlsi_graph *g, mlsi_stream *s, int n_in, mlsi_tensor *const *in,
                             int n_out, mlsys_tensor *inout);
+
+/* export.c: the program as one freestanding C99 file, for one value of each symbol (those not named: their maximum). */
+mlsys_status mlsi_program_export(const mlsi_program *p, const char *path, int n,
+                                 const char *const *names, const int64_t *values,
+                                 const mlsi_config *c);
+const mlsi_config_key *mlsi_export_config_keys(int *n);
 
 /* dump_compile.c: fusion, generated C, times of compiling. False: what is none of these. */
 bool mlsi_dump_compiling(const mlsi_program *p, int32_t what, mlsi_text *out);

@@ -87,6 +87,13 @@ for program in "$OUT"/examples/*; do
             { echo "tune: a second run knows nothing, or no code:"; cat "$OUT/tests/tune.out"; exit 1; }
         rm -rf "$records"
         ;;
+    export) # with real weights: check_export_network.sh
+        "$program" --help >/dev/null
+        ! "$program" --weights /nonexistent.safetensors 2>"$OUT/tests/export.err" ||
+            { echo "export: a missing file of weights was accepted"; exit 1; }
+        grep -q nonexistent "$OUT/tests/export.err" ||
+            { echo "export: the error does not name the file:"; cat "$OUT/tests/export.err"; exit 1; }
+        ;;
     train)
         "$program" --help >/dev/null
         ! "$program" --data /nonexistent 2>"$OUT/tests/train.err" ||

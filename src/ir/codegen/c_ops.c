@@ -78,7 +78,7 @@ static const op_text texts[] = {
 
 /* On truth values: scalars 0 or 1, lanes VM. */
 static const op_text bool_texts[] = {
-    {MLSI_OP_NOT, "!($0)", "vm_not($0)", NULL, NULL},
+    {MLSI_OP_NOT, "(!($0))", "vm_not($0)", NULL, NULL},
     {MLSI_OP_AND, "($0 & $1)", "vm_and($0, $1)", NULL, NULL},
     {MLSI_OP_OR, "($0 | $1)", "vm_or($0, $1)", NULL, NULL},
     {MLSI_OP_XOR, "($0 ^ $1)", "vm_xor($0, $1)", NULL, NULL},

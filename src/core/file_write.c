@@ -1,4 +1,4 @@
-#include "model/file_write.h"
+#include "core/file_write.h"
 
 #include "core/faults.h"
 

@@ -169,3 +169,16 @@ mlsys_status network_classes(const network *n, mlsys_ctx ctx, mlsys_graph *out) 
     if (b.st == MLSYS_OK) b.st = mlsys_graph_output(b.g, "classes", classes);
     return finish(&b, out);
 }
+
+mlsys_status network_trained(const network *n, mlsys_ctx ctx, const mlsys_tensor *weights,
+                             mlsys_graph *out) {
+    mlsys_value images, w[MAX_PARAMETERS];
+    builder b = begin(n, ctx, &images);
+    for (int i = 0; i < n->n && b.st == MLSYS_OK; i++)
+        b.st = mlsys_graph_const(b.g, weights[i], &w[i]);
+    mlsys_value scores = logits(&b, n, images, w);
+    mlsys_value classes = op1(&b, "argmax", scores);
+    if (b.st == MLSYS_OK) b.st = mlsys_graph_output(b.g, "scores", scores);
+    if (b.st == MLSYS_OK) b.st = mlsys_graph_output(b.g, "classes", classes);
+    return finish(&b, out);
+}

@@ -30,5 +30,8 @@ mlsys_status network_loss(const network *n, mlsys_ctx ctx, mlsys_graph *out, mls
                           mlsys_value *parameters);
 /* Evaluation: images, the parameters, to the class of each image (i64 [B]). */
 mlsys_status network_classes(const network *n, mlsys_ctx ctx, mlsys_graph *out);
+/* The trained network, its weights inside: images to the scores of all classes (f32 [B, classes]) and the class. */
+mlsys_status network_trained(const network *n, mlsys_ctx ctx, const mlsys_tensor *weights,
+                             mlsys_graph *out);
 
 #endif
