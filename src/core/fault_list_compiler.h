@@ -189,3 +189,22 @@ MLSI_FAULT_ROW(C_TASKS, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "tasks are numbered by the extent of the first loop only")
 MLSI_FAULT_ROW(C_WORK, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "rows of local memory lie on each other")
+MLSI_FAULT_ROW(BLOCK_ADDRESS, "src/ir/codegen/block_index.c", "conformance/check_blocks",
+               "an element is addressed by its last axis alone")
+MLSI_FAULT_ROW(BLOCK_FIT, "src/ir/codegen/block_value.c", "conformance/check_blocks",
+               "results of narrow floats and integers are not rounded or wrapped")
+MLSI_FAULT_ROW(BLOCK_OPERANDS, "src/ir/codegen/block_value.c", "conformance/check_blocks",
+               "operands of a difference change places in block code")
+MLSI_FAULT_ROW(BLOCK_LIVES, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
+               "a tile that an inner loop reads is given away after the first reading")
+MLSI_FAULT_ROW(
+    BLOCK_IN_PLACE, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
+    "an input's tile is its memory though an output is stored there before the last reading")
+MLSI_FAULT_ROW(BLOCK_WINDOW, "src/cpu/blocks.c", "conformance/check_blocks",
+               "a guarded range of lanes is one lane wider")
+MLSI_FAULT_ROW(BLOCK_LAST_TILE, "src/cpu/blocks.c", "conformance/check_blocks",
+               "the last, partial tile is taken for a whole one")
+MLSI_FAULT_ROW(BLOCK_CHUNK, "src/cpu/kernels/tile.c", "conformance/check_blocks",
+               "sums of more than 4096 terms are one chunk")
+MLSI_FAULT_ROW(BLOCK_SEGMENT, "src/cpu/kernels/tile.c", "conformance/check_blocks",
+               "a product along K is one chain")
