@@ -82,6 +82,16 @@ static float reduce_f32(mlsi_block_sum kind, const float *x, int64_t n) {
     const bool max = kind == MLSI_BLOCK_MAX;
     VF none = vf_set1(max ? -__builtin_inff() : __builtin_inff()), m = none;
     int64_t i = 0;
+    if (n >= 4 * VF_LANES) { /* four chains: one would wait for itself */
+        VF r[4] = {none, none, none, none};
+        for (; i + 4 * VF_LANES <= n; i += 4 * VF_LANES)
+            for (int u = 0; u < 4; u++) {
+                VF v = vf_load(x + i + u * VF_LANES);
+                r[u] = max ? vf_maximum(r[u], v) : vf_minimum(r[u], v);
+            }
+        for (int u = 0; u < 4; u++)
+            m = max ? vf_maximum(m, r[u]) : vf_minimum(m, r[u]);
+    }
     for (; i + VF_LANES <= n; i += VF_LANES)
         m = max ? vf_maximum(m, vf_load(x + i)) : vf_minimum(m, vf_load(x + i));
     if (i < n) {
