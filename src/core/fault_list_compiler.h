@@ -208,3 +208,7 @@ MLSI_FAULT_ROW(BLOCK_CHUNK, "src/cpu/kernels/tile.c", "conformance/check_blocks"
                "sums of more than 4096 terms are one chunk")
 MLSI_FAULT_ROW(BLOCK_SEGMENT, "src/cpu/kernels/tile.c", "conformance/check_blocks",
                "a product along K is one chain")
+MLSI_FAULT_ROW(BLOCK_NEVER, "src/run/generate.c", "unit/check_fuse",
+               "without a compiler functions run as their steps")
+MLSI_FAULT_ROW(BLOCK_JIT, "src/run/generate.c", "unit/check_fuse",
+               "a compiler is started for the smallest program")

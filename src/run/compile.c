@@ -20,7 +20,8 @@ static const mlsi_config_key keys[] = {
     {"fuse", 's', "auto", 0, 0,
      "auto, always (however little it saves) or never: neighbours become one generated kernel"},
     {"jit", 's', "auto", 0, 0,
-     "auto, always or never: a C compiler makes the kernels; those of small programs are interpreted in tiles"},
+     "auto, always or never: a C compiler makes the kernels; those of small programs are "
+     "interpreted in tiles"},
     {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"}};
 
 const mlsi_config_key *mlsi_compile_config_keys(int *n) {

@@ -1,6 +1,7 @@
 /* Kernels of a program's fused functions: one module of generated code with a function for each, or block code. */
 #include "run/program.h"
 
+#include "core/faults.h"
 #include "core/trace.h"
 
 #include <stdio.h>
@@ -113,7 +114,7 @@ static int64_t work_of(const mlsi_program *p, int64_t func) {
 
 /* Starting a compiler takes about a second, once; block code loses a part of what fusion gains, in each run. */
 static bool is_worth_it(const mlsi_program *p) {
-    enum { LEAST = 1 << 24 };
+    enum { LEAST = 1 << 22 };
     int64_t sum = 0;
     for (int64_t f = 0; f < p->graph.n_funcs; f++)
         for (int64_t i = 0; i < p->graph.funcs[f].n_nodes; i++) {
@@ -127,6 +128,7 @@ static bool is_worth_it(const mlsi_program *p) {
 
 static bool wants_compiler(const mlsi_program *p, const char *text) {
     if (p->jit != MLSI_JIT_AUTO) return p->jit == MLSI_JIT_ALWAYS;
+    if (mlsi_fault(MLSI_FAULT_BLOCK_JIT)) return true;
     return is_worth_it(p) || p->backend->cached(p->graph.alloc, text, p->isa_limit);
 }
 
@@ -162,9 +164,10 @@ static mlsys_status load(mlsi_program *p, const char *text) {
     return st == MLSYS_E_NOMEM ? st : keep_reasons(p);
 }
 
-/* What is not code becomes blocks, or else runs as its steps, and then its loops are of no use. */
+/* What is not code becomes blocks, or else runs as its steps; its loops stay where they have been written as text. */
 static mlsys_status make_blocks(mlsi_program *p, mlsi_generated *k) {
     mlsys_status st = mlsi_codegen_blocks(&k->nest, &k->blocks);
+    if (mlsi_fault(MLSI_FAULT_BLOCK_NEVER)) st = mlsi_fail(MLSYS_E_UNSUPPORTED, "planted");
     if (st == MLSYS_OK) st = p->backend->bind_blocks(&k->blocks, p->isa_limit);
     if (st == MLSYS_OK) {
         k->run_blocks = p->backend->run_blocks;
@@ -173,7 +176,7 @@ static mlsys_status make_blocks(mlsi_program *p, mlsi_generated *k) {
     mlsi_log(p->graph.ctx, MLSYS_LOG_INFO, "compile", "%s is not one kernel: %s", k->nest.name,
              mlsys_last_error());
     if (st != MLSYS_E_NOMEM) st = keep_reason(p, &k->no_blocks);
-    free_kernel(p->graph.alloc, k);
+    if (!k->text.len) free_kernel(p->graph.alloc, k);
     return st;
 }
 

@@ -294,8 +294,9 @@ START_TEST(blocks_in_place_of_code) {
     mlsys_program p = softmax_program("fuse=always");
     unsetenv("MLSYS_CC");
     tell(p, MLSYS_DUMP_FUSION);
-    ck_assert_msg(strstr(report, "\nfused1: one kernel in blocks: generated code: MLSYS_CC names no "
-                                 "program: no-such-compiler\n") != NULL,
+    ck_assert_msg(strstr(report,
+                         "\nfused1: one kernel in blocks: generated code: MLSYS_CC names no "
+                         "program: no-such-compiler\n") != NULL,
                   "%s", report);
     mlsys_release(p);
 }
