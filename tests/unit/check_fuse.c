@@ -112,6 +112,19 @@ START_TEST(test_without_a_compiler) {
 }
 END_TEST
 
+START_TEST(test_jit_of_another_name) {
+    mlsys_graph g = pc_parse(&pc, cases[0].text);
+    mlsys_config config;
+    mlsys_program program;
+    OK(mlsys_config_create(&config));
+    OK(mlsys_config_set_str(config, "jit", "sometimes"));
+    ck_assert_int_eq(mlsys_graph_compile(g, pc.device_handle, config, &program), MLSYS_E_ARG);
+    ck_assert_str_eq(mlsys_last_error(), "compile: jit \"sometimes\" is not auto, always or never");
+    mlsys_release(config);
+    mlsys_release(g);
+}
+END_TEST
+
 /* The cache on disk: a broken object is made again, a folder that others may write is not used. */
 START_TEST(test_cache) {
     char folder[] = "/tmp/mlsys-test-XXXXXX", path[600], command[700];
@@ -163,6 +176,7 @@ int main(void) {
     tcase_add_loop_test(tc, test_every_allocation_fails, 0, 2);
     tcase_add_test(tc, test_without_a_compiler);
     tcase_add_test(tc, test_cache);
+    tcase_add_test(tc, test_jit_of_another_name);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);

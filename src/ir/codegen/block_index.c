@@ -149,10 +149,9 @@ mlsi_block_affine mlsi_block_address(mlsi_block_writer *w, int32_t buffer, const
     mlsi_expr number;
     int64_t code;
     if (!mlsi_linear_number(&w->n->tab, b->rank, index, b->dims, &number)) return axes(w, b, index);
-    if (mlsi_expr_intern(&w->n->tab, &number, &code) != MLSYS_OK) {
-        w->status = MLSYS_E_NOMEM;
-        return (mlsi_block_affine){0};
-    }
+    mlsys_status st = mlsi_expr_intern(&w->n->tab, &number, &code);
+    if (w->status == MLSYS_OK) w->status = st;
+    if (st != MLSYS_OK) return (mlsi_block_affine){0};
     if (mlsi_fault(MLSI_FAULT_BLOCK_ADDRESS) && b->rank > 1) code = index[b->rank - 1];
     return mlsi_block_affine_of(w, code);
 }
