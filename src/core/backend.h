@@ -13,6 +13,7 @@
 #define MLSI_BACKEND_H
 
 #include "core/alloc.h"
+#include "core/block_code.h"
 #include "core/gen_args.h"
 #include "core/layout.h"
 #include "core/op_attrs.h"
@@ -73,6 +74,8 @@ typedef struct mlsi_kernel {
     /* Output 0 may share input i's buffer if bit i is set, of several outputs output r that of the r-th bit: same
      * shape, dtype and layout, and every element is read before it (or any later-read one) is overwritten. */
     uint32_t in_place;
+    /* Elementwise ops: the op on tiles of each class (core/block_code.h), NULL where it is not defined; NULL = none. */
+    const mlsi_tile_fn *tile;
     /* Constant packing of input pack_input, done once at compile; NULL = none. The kernel then gets
      * `packed` and must not read in[pack_input].data. */
     int pack_input;
@@ -97,6 +100,11 @@ typedef struct mlsi_backend {
     mlsys_status (*load_once)(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out);
     mlsi_gen_fn (*function)(const mlsi_module *m, const char *name); /* NULL: it has none */
     void (*unload)(mlsi_alloc *a, mlsi_module *m);
+    bool (*cached)(mlsi_alloc *a, const char *text, mlsi_isa isa); /* would load find it? */
+    /* Functions for block code's ops. UNSUPPORTED names an op that has none. NULL: no block code. */
+    mlsys_status (*bind_blocks)(mlsi_block_code *code, mlsi_isa isa);
+    /* As a generated function; a->work: the code's state_bytes, then LOCAL memory. */
+    int64_t (*run_blocks)(const mlsi_block_code *code, mlsi_gen_args *a);
     mlsi_isa (*isa)(void); /* the best instruction set of this machine; slow, a context keeps it */
 } mlsi_backend;
 

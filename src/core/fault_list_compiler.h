@@ -218,3 +218,26 @@ MLSI_FAULT_ROW(EXPORT_CONST, "src/run/export_write.c", "e2e/check_export",
                "a constant that is a view is written as its memory lies")
 MLSI_FAULT_ROW(EXPORT_PARTS, "src/run/export_steps.c", "conformance/check_exported",
                "all results of an op that is several steps are its first one")
+MLSI_FAULT_ROW(BLOCK_ADDRESS, "src/ir/codegen/block_index.c", "conformance/check_blocks",
+               "an element is addressed by its last axis alone")
+MLSI_FAULT_ROW(BLOCK_FIT, "src/ir/codegen/block_value.c", "conformance/check_blocks",
+               "results of narrow floats and integers are not rounded or wrapped")
+MLSI_FAULT_ROW(BLOCK_OPERANDS, "src/ir/codegen/block_value.c", "conformance/check_blocks",
+               "operands of a difference change places in block code")
+MLSI_FAULT_ROW(BLOCK_LIVES, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
+               "a tile that an inner loop reads is given away after the first reading")
+MLSI_FAULT_ROW(
+    BLOCK_IN_PLACE, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
+    "an input's tile is its memory though an output is stored there before the last reading")
+MLSI_FAULT_ROW(BLOCK_WINDOW, "src/cpu/blocks.c", "conformance/check_blocks",
+               "a guarded range of lanes is one lane wider")
+MLSI_FAULT_ROW(BLOCK_LAST_TILE, "src/cpu/blocks.c", "conformance/check_blocks",
+               "the last, partial tile is taken for a whole one")
+MLSI_FAULT_ROW(BLOCK_CHUNK, "src/cpu/kernels/tile.c", "conformance/check_blocks",
+               "sums of more than 4096 terms are one chunk")
+MLSI_FAULT_ROW(BLOCK_SEGMENT, "src/cpu/kernels/tile.c", "conformance/check_blocks",
+               "a product along K is one chain")
+MLSI_FAULT_ROW(BLOCK_NEVER, "src/run/generate.c", "unit/check_fuse",
+               "without a compiler functions run as their steps")
+MLSI_FAULT_ROW(BLOCK_JIT, "src/run/generate.c", "unit/check_fuse",
+               "a compiler is started for the smallest program")

@@ -145,14 +145,29 @@ static mlsys_status load_once(mlsi_alloc *a, const mlsi_compiler *c, const char 
     return st;
 }
 
+/* Where the object is kept; false where nothing is. */
+static bool kept_at(const mlsi_compiler *c, const char *folder, const char *text, mlsi_isa isa,
+                    char *target) {
+    char hex[65];
+    key_of(c, text, isa, hex);
+    int n = snprintf(target, PATH_SIZE + 80, "%s/%s.so", folder, hex);
+    return n > 0 && n < PATH_SIZE + 80;
+}
+
+bool mlsi_cpu_cached(mlsi_alloc *a, const char *text, mlsi_isa isa) {
+    char folder[PATH_SIZE], target[PATH_SIZE + 80];
+    mlsi_compiler c;
+    return mlsi_compiler_find(&c) == MLSYS_OK && cache_folder(folder) &&
+           kept_at(&c, folder, text, isa, target) && is_whole(a, target);
+}
+
 mlsys_status mlsi_cpu_load(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out) {
-    char folder[PATH_SIZE], target[PATH_SIZE + 80], hex[65];
+    char folder[PATH_SIZE], target[PATH_SIZE + 80];
     mlsi_compiler c;
     *out = NULL;
     MLSI_TRY(mlsi_compiler_find(&c));
-    if (!mlsi_cache_folder("jit", folder)) return load_once(a, &c, text, isa, out);
-    key_of(&c, text, isa, hex);
-    snprintf(target, sizeof target, "%s/%s.so", folder, hex);
+    if (!mlsi_cache_folder("jit", folder) || !kept_at(&c, folder, text, isa, target))
+        return load_once(a, &c, text, isa, out);
     if (!is_whole(a, target)) MLSI_TRY(compile_into(a, &c, folder, text, isa, target));
     return load_file(a, target, out);
 }

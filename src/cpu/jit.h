@@ -12,6 +12,7 @@
 mlsys_status mlsi_cpu_load(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out);
 /* Compiled, loaded, not kept: for code that is tried out. */
 mlsys_status mlsi_cpu_load_once(mlsi_alloc *a, const char *text, mlsi_isa isa, mlsi_module **out);
+bool mlsi_cpu_cached(mlsi_alloc *a, const char *text, mlsi_isa isa);
 mlsi_gen_fn mlsi_cpu_function(const mlsi_module *m, const char *name);
 void mlsi_cpu_unload(mlsi_alloc *a, mlsi_module *m);
 

@@ -1,5 +1,6 @@
 /* The CPU backend: which rows exist, and which this machine may run. */
 #include "cpu/jit.h"
+#include "cpu/tile.h"
 #include "core/backend.h"
 
 #if defined(__x86_64__)
@@ -62,6 +63,15 @@ static const mlsi_kernel *find_row(const mlsi_query *q, mlsi_isa isa) {
     return NULL;
 }
 
+mlsi_tile_fn mlsi_cpu_tile_fn(mlsi_op op, mlsi_tile_class c, mlsi_isa isa) {
+    for (int t = 0; tables[t]; t++) {
+        if (!tables[t]->run || tables[t]->isa > isa) continue;
+        for (const mlsi_kernel *k = tables[t]; k->run; k++)
+            if (k->op == op && k->tile && k->tile[c]) return k->tile[c];
+    }
+    return NULL;
+}
+
 static const mlsi_kernel *row_at(int i) {
     for (int t = 0; i >= 0 && tables[t]; t++)
         for (const mlsi_kernel *k = tables[t]; k->run; k++)
@@ -77,4 +87,7 @@ const mlsi_backend mlsi_cpu_backend = {.name = "cpu",
                                        .load = mlsi_cpu_load,
                                        .load_once = mlsi_cpu_load_once,
                                        .function = mlsi_cpu_function,
-                                       .unload = mlsi_cpu_unload};
+                                       .unload = mlsi_cpu_unload,
+                                       .cached = mlsi_cpu_cached,
+                                       .bind_blocks = mlsi_cpu_bind_blocks,
+                                       .run_blocks = mlsi_cpu_run_blocks};

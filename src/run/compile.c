@@ -22,7 +22,10 @@ static const mlsi_config_key keys[] = {
     {"isa", 's', "auto", 0, 0, "highest instruction set: auto, portable, avx2, avx512"},
     {"tune", 's', "off", 0, 0,
      "off, or replay: schedules that mlsys_program_tune recorded for this machine (nothing is "
-     "timed)"}};
+     "timed)"},
+    {"jit", 's', "auto", 0, 0,
+     "auto, always or never: a C compiler makes the kernels; those of small programs are "
+     "interpreted in tiles"}};
 
 const mlsi_config_key *mlsi_compile_config_keys(int *n) {
     *n = (int)(sizeof keys / sizeof keys[0]);
@@ -62,6 +65,12 @@ mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
     if (t < 0) return mlsi_fail(MLSYS_E_ARG, "compile: tune \"%s\" is not off or replay", tune);
     o->replay = t == 1;
     o->fuse_least = f - 1; /* -1, 0 or 1 */
+    static const char *const jits[] = {"auto", "always", "never"};
+    const char *jit = mlsi_config_str(c, "jit", "auto");
+    int j = index_of(jits, 3, jit);
+    if (j < 0)
+        return mlsi_fail(MLSYS_E_ARG, "compile: jit \"%s\" is not auto, always or never", jit);
+    o->jit = (mlsi_jit)j;
     o->numerics = (mlsi_numerics)(m + MLSI_EXACT);
     o->isa_limit = i < ctx->isa_limit ? (mlsi_isa)i : (mlsi_isa)ctx->isa_limit;
     o->plan_reuse = mlsi_config_i64(c, "plan", 1) != 0;
@@ -131,6 +140,7 @@ mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device
     p->plan_reuse = o->plan_reuse;
     p->prove = o->verify || ALWAYS_PROVE;
     p->replay = o->replay;
+    p->jit = o->jit;
     p->backend = &mlsi_cpu_backend;
     p->isa_limit = o->isa_limit;
     mlsys_status st = build(p, g, o);

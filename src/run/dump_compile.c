@@ -3,7 +3,7 @@
 
 static const mlsi_generated *generated(const mlsi_program *p, int64_t func) {
     const mlsi_generated *k = p->generated ? &p->generated[func] : NULL;
-    return k && (k->made || k->refused) ? k : NULL;
+    return k && (k->made || k->refused || k->no_blocks) ? k : NULL;
 }
 
 static void dump_fusion(const mlsi_program *p, mlsi_text *out) {
@@ -16,16 +16,20 @@ static void dump_fusion(const mlsi_program *p, mlsi_text *out) {
         const mlsi_generated *k = generated(p, f);
         if (k && k->fn)
             mlsi_text_add(out, "%s: one kernel\n", p->graph.funcs[f].name);
+        else if (k && k->run_blocks)
+            mlsi_text_add(out, "%s: one kernel in blocks%s%s\n", p->graph.funcs[f].name,
+                          k->refused ? ": " : "", k->refused ? k->refused : "");
         else if (k)
-            mlsi_text_add(out, "%s: runs as steps: %s\n", p->graph.funcs[f].name,
-                          k->refused ? k->refused : "the module lacks it");
+            mlsi_text_add(out, "%s: runs as steps: %s%s%s\n", p->graph.funcs[f].name,
+                          k->refused ? k->refused : "", k->refused && k->no_blocks ? "; " : "",
+                          k->no_blocks ? k->no_blocks : "");
     }
 }
 
 static void dump_code(const mlsi_program *p, mlsi_text *out) {
     for (int32_t f = 0; f < p->graph.n_funcs; f++) {
         const mlsi_generated *k = generated(p, f);
-        if (k && k->made) mlsi_text_add(out, "%s\n", k->text.data);
+        if (k && k->made && k->text.len) mlsi_text_add(out, "%s\n", k->text.data);
     }
 }
 

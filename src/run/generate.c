@@ -1,6 +1,7 @@
-/* Generated kernels of a program: one module with a function per fused function. */
+/* Kernels of a program's fused functions: one module of generated code with a function for each, or block code. */
 #include "run/program.h"
 
+#include "core/faults.h"
 #include "core/trace.h"
 #include "run/tune.h"
 
@@ -31,42 +32,48 @@ static void kernel_name(int32_t func, char *name, size_t size) {
     snprintf(name, size, "mlsi_k%d", (int)func);
 }
 
-/* Keeps the thread's sentence. */
-static mlsys_status refuse(const mlsi_program *p, mlsi_generated *k) {
+/* Keeps the thread's sentence as the reason why something is not so; the first one stays. */
+static mlsys_status keep_reason(const mlsi_program *p, char **reason) {
     const char *why = mlsys_last_error();
     size_t n = strlen(why) + 1;
-    if (k->refused) return MLSYS_OK;
-    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, (int64_t)n, &k->refused));
-    memcpy(k->refused, why, n);
+    if (*reason) return MLSYS_OK;
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, (int64_t)n, reason));
+    memcpy(*reason, why, n);
     return MLSYS_OK;
 }
 
-static void free_kernel(mlsi_generated *k) {
+static void free_kernel(mlsi_alloc *a, mlsi_generated *k) {
     if (!k->made) return;
     mlsi_nest_free(&k->nest);
     mlsi_text_free(&k->text);
+    mlsi_block_code_free(a, &k->blocks);
     k->made = false;
 }
 
-/* From a scheduled nest on: its proof where one is asked for, and text. */
-static mlsys_status write_kernel(mlsi_program *p, int32_t flat, const char *name,
-                                 mlsi_generated *k) {
-    MLSI_TRY(mlsi_prove_nest(p, flat, &k->nest));
-    MLSI_TRY(mlsi_codegen_tasks(&k->nest, &k->tasks));
+/* ---- loops and text ---------------------------------------------------------------------------------------- */
+
+static mlsys_status write_c(mlsi_generated *k, int32_t func) {
+    char name[32];
+    kernel_name(func, name, sizeof name);
     MLSI_TRY(mlsi_codegen_c(&k->nest, name, &k->text));
     return k->text.st;
 }
 
-/* By the schedule that tuning recorded. *done false: there is none, or it does not apply any more (the log says why), and
- * k is as it was. */
-static mlsys_status replay(mlsi_program *p, int32_t flat, const char *name, mlsi_generated *k,
-                           bool *done) {
+/* From a scheduled nest on: its proof where one is asked for (what is not proved is not used, and the proof knows less than is
+ * true), and its tasks. */
+static mlsys_status accept(mlsi_program *p, int32_t flat, mlsi_generated *k) {
+    MLSI_TRY(mlsi_prove_nest(p, flat, &k->nest));
+    return mlsi_codegen_tasks(&k->nest, &k->tasks);
+}
+
+/* By the schedule that tuning recorded, which was of C. k stays as it was where there is none, or it does not apply any more
+ * (the log says why). */
+static mlsys_status replay(mlsi_program *p, int32_t func, int32_t flat, mlsi_generated *k) {
     mlsi_alloc *a = p->graph.alloc;
     mlsi_tune_key key;
     mlsi_generated made = {.made = true};
     char *schedule;
-    *done = false;
-    if (!p->replay) return MLSYS_OK;
+    if (!p->replay || p->jit == MLSI_JIT_NEVER) return MLSYS_OK;
     MLSI_TRY(mlsi_tune_key_of(p->graph.ctx, p->isa_limit, &k->nest, &key));
     MLSI_TRY(mlsi_tune_replay(p->graph.ctx, a, &key, &schedule));
     if (!schedule) return MLSYS_OK;
@@ -74,15 +81,16 @@ static mlsys_status replay(mlsi_program *p, int32_t flat, const char *name, mlsi
     mlsys_status st = mlsi_nest_copy(&k->nest, &made.nest);
     if (st == MLSYS_OK) st = mlsi_schedule_apply(&made.nest, schedule);
     if (st == MLSYS_OK) st = mlsi_nest_verify(&made.nest);
-    if (st == MLSYS_OK) st = write_kernel(p, flat, name, &made);
+    if (st == MLSYS_OK) st = accept(p, flat, &made);
+    if (st == MLSYS_OK) st = write_c(&made, func);
     if (st == MLSYS_OK) {
-        free_kernel(k);
+        free_kernel(a, k);
         *k = made;
-        *done = true;
+        k->tuned = true;
     } else {
         mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "tune", "%s: the recorded schedule is ignored: %s",
                  k->nest.name, mlsys_last_error());
-        free_kernel(&made);
+        free_kernel(a, &made);
     }
     mlsi_mem_free(a, schedule);
     return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
@@ -95,177 +103,171 @@ mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi
     return mlsi_generate_schedule(&g->funcs[func], n);
 }
 
-/* Loops, a schedule, and text; a refusal leaves the function to its steps: what is not proved is not
- * used, and the proof knows less than is true. */
+/* Loops; with their text where a schedule is recorded. */
+static mlsys_status make_nest(mlsi_program *p, int32_t func, int32_t flat, mlsi_generated *k) {
+    MLSI_TRY(mlsi_lower_func(&p->graph, flat, p->graph.funcs[func].name, &k->nest));
+    MLSI_TRY(replay(p, func, flat, k));
+    if (k->tuned) return MLSYS_OK;
+    MLSI_TRY(mlsi_generate_schedule(&p->graph.funcs[func], &k->nest));
+    return accept(p, flat, k);
+}
+
+/* Without loops the function runs as its steps; without text it may still be block code. */
 static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text) {
     mlsi_generated *k = &p->generated[func];
-    char name[32];
-    kernel_name(func, name, sizeof name);
     int32_t flat, n_funcs = (int32_t)p->graph.n_funcs;
     MLSI_TRY(mlsi_flatten_func(&p->graph, func, &flat));
     mlsi_text_init(&k->text, p->graph.alloc);
     k->made = true;
-    const mlsi_func *f = &p->graph.funcs[func];
-    mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
-    bool done = false;
-    if (st == MLSYS_OK) st = replay(p, flat, name, k, &done);
-    f = &p->graph.funcs[func]; /* proofs may have moved them */
-    if (st == MLSYS_OK && !done) st = mlsi_generate_schedule(f, &k->nest);
-    if (st == MLSYS_OK && !done) st = write_kernel(p, flat, name, k);
-    f = &p->graph.funcs[func];
-    if (st == MLSYS_OK) {
-        mlsi_text_add(text, "%s\n", k->text.data);
-    } else {
+    mlsys_status st = make_nest(p, func, flat, k);
+    bool loops = st == MLSYS_OK;
+    if (loops && !k->tuned && p->jit != MLSI_JIT_NEVER) st = write_c(k, func);
+    if (st == MLSYS_OK && k->text.len) mlsi_text_add(text, "%s\n", k->text.data);
+    if (st != MLSYS_OK && st != MLSYS_E_NOMEM) {
         mlsi_log(p->graph.ctx, st == MLSYS_E_INTERNAL ? MLSYS_LOG_WARN : MLSYS_LOG_INFO, "compile",
-                 "%s is not one kernel: %s", f->name, mlsys_last_error());
-        free_kernel(k);
-        if (st != MLSYS_E_NOMEM) st = refuse(p, k);
+                 "%s is not one kernel of generated code: %s", p->graph.funcs[func].name,
+                 mlsys_last_error());
+        st = keep_reason(p, &k->refused);
+        mlsi_text_free(&k->text);
+        mlsi_text_init(&k->text, p->graph.alloc);
     }
+    if (!loops) free_kernel(p->graph.alloc, k);
     mlsi_graph_truncate(&p->graph, n_funcs);
-    return st == MLSYS_E_NOMEM ? st : MLSYS_OK;
+    return st;
 }
+
+/* ---- is a compiler worth it? --------------------------------------------------------------------------------- */
+
+static int64_t bytes_at_most(const mlsi_program *p, const mlsi_type *t) {
+    int64_t bytes = mlsi_dtype_is_block(t->dtype) ? 1 : mlsi_dtype_size(t->dtype), lo, hi;
+    for (int d = 0; d < t->rank; d++) {
+        mlsi_dim_range(&p->graph.symbols, t->dims[d], &lo, &hi);
+        if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
+    }
+    return bytes;
+}
+
+/* Bytes of all elementwise results of a function, at the symbols' maxima: what its kernel computes in a run. */
+static int64_t work_of(const mlsi_program *p, int64_t func) {
+    const mlsi_func *f = &p->graph.funcs[func];
+    int64_t sum = 0;
+    for (int64_t i = 0; i < f->n_nodes; i++) {
+        const mlsi_node *node = &f->nodes[i];
+        int64_t bytes = bytes_at_most(p, &f->values[node->first_out].type);
+        if (!(mlsi_op_get(node->op)->traits & MLSI_TRAIT_ELEMENTWISE)) continue;
+        if (!mlsi_add_i64(sum, bytes, &sum)) return INT64_MAX;
+    }
+    return sum;
+}
+
+/* Starting a compiler takes about a second, once; block code loses a part of what fusion gains, in each run. Who tuned a kernel
+ * wants it. */
+static bool is_worth_it(const mlsi_program *p) {
+    enum { LEAST = 1 << 22 };
+    int64_t sum = 0;
+    for (int64_t f = 0; f < p->graph.n_funcs; f++)
+        if (p->generated[f].tuned) return true;
+    for (int64_t f = 0; f < p->graph.n_funcs; f++)
+        for (int64_t i = 0; i < p->graph.funcs[f].n_nodes; i++) {
+            const mlsi_node *node = &p->graph.funcs[f].nodes[i];
+            if (node->op != MLSI_OP_CALL) continue;
+            int64_t work = work_of(p, ((const mlsi_attr_control *)node->attrs)->fn1);
+            if (!mlsi_add_i64(sum, work, &sum)) return true;
+        }
+    return sum >= LEAST;
+}
+
+static bool wants_compiler(const mlsi_program *p, const char *text) {
+    if (p->jit != MLSI_JIT_AUTO) return p->jit == MLSI_JIT_ALWAYS;
+    if (mlsi_fault(MLSI_FAULT_BLOCK_JIT)) return true;
+    return is_worth_it(p) || p->backend->cached(p->graph.alloc, text, p->isa_limit);
+}
+
+/* ---- code ---------------------------------------------------------------------------------------------------- */
 
 static void bind_functions(mlsi_program *p) {
     char name[32];
     for (int32_t f = 0; f < p->graph.n_funcs; f++) {
-        if (!p->generated[f].made) continue;
+        if (!p->generated[f].made || !p->generated[f].text.len) continue;
         kernel_name(f, name, sizeof name);
         p->generated[f].fn = p->backend->function(p->module, name);
     }
 }
 
-/* Only a lack of memory is a failure: the functions run as steps otherwise. */
+static mlsys_status keep_reasons(const mlsi_program *p) {
+    for (int64_t f = 0; f < p->graph.n_funcs; f++)
+        if (p->generated[f].made) MLSI_TRY(keep_reason(p, &p->generated[f].refused));
+    return MLSYS_OK;
+}
+
+/* Only a lack of memory is a failure: there is block code otherwise. */
 static mlsys_status load(mlsi_program *p, const char *text) {
+    if (!wants_compiler(p, text)) {
+        (void)mlsi_fail(MLSYS_E_UNSUPPORTED, "a compiler is not worth it (jit=auto)");
+        return keep_reasons(p);
+    }
     mlsys_status st = p->backend->load(p->graph.alloc, text, p->isa_limit, &p->module);
     if (st == MLSYS_OK) {
         bind_functions(p);
         return MLSYS_OK;
     }
-    mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "compile", "no generated kernels: %s",
-             mlsys_last_error());
-    if (st == MLSYS_E_NOMEM) return st;
-    for (int64_t f = 0; f < p->graph.n_funcs; f++)
-        if (p->generated[f].made) MLSI_TRY(refuse(p, &p->generated[f]));
-    return MLSYS_OK;
+    mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "compile", "no generated code: %s", mlsys_last_error());
+    return st == MLSYS_E_NOMEM ? st : keep_reasons(p);
 }
 
-mlsys_status mlsi_generate(mlsi_program *p) {
-    mlsi_alloc *a = p->graph.alloc;
-    bool *fused = NULL, any = false;
+/* What is not code becomes blocks, or else runs as its steps; its loops stay where they have been written as text. */
+static mlsys_status make_blocks(mlsi_program *p, mlsi_generated *k) {
+    mlsys_status st = mlsi_codegen_blocks(&k->nest, &k->blocks);
+    if (mlsi_fault(MLSI_FAULT_BLOCK_NEVER)) st = mlsi_fail(MLSYS_E_UNSUPPORTED, "planted");
+    if (st == MLSYS_OK) st = p->backend->bind_blocks(&k->blocks, p->isa_limit);
+    if (st == MLSYS_OK) {
+        k->run_blocks = p->backend->run_blocks;
+        return MLSYS_OK;
+    }
+    mlsi_log(p->graph.ctx, MLSYS_LOG_INFO, "compile", "%s is not one kernel: %s", k->nest.name,
+             mlsys_last_error());
+    if (st != MLSYS_E_NOMEM) st = keep_reason(p, &k->no_blocks);
+    if (!k->text.len) free_kernel(p->graph.alloc, k);
+    return st;
+}
+
+static mlsys_status generate(mlsi_program *p, const bool *fused) {
     const int64_t start = mlsi_now_ns();
-    mlsi_text text;
-    MLSI_TRY(MLSI_NEW_N(a, p->graph.n_funcs + 1, &fused));
-    find_fused(p, fused);
-    for (int64_t f = 0; f < p->graph.n_funcs; f++)
-        any |= fused[f];
-    mlsys_status st =
-        any && p->backend->load ? MLSI_NEW_N(a, p->graph.n_funcs + 1, &p->generated) : MLSYS_OK;
-    mlsi_text_init(&text, a);
     const int32_t n_funcs = (int32_t)p->graph.n_funcs;
-    for (int32_t f = 0; st == MLSYS_OK && p->generated && f < n_funcs; f++)
+    mlsi_text text;
+    mlsi_text_init(&text, p->graph.alloc);
+    mlsys_status st = MLSI_NEW_N(p->graph.alloc, n_funcs + 1, &p->generated);
+    for (int32_t f = 0; st == MLSYS_OK && f < n_funcs; f++)
         if (fused[f]) st = generate_func(p, f, &text);
     if (st == MLSYS_OK) st = text.st;
     int64_t loading = mlsi_now_ns();
     p->report.generate_ns = loading - start;
     if (st == MLSYS_OK && text.len) st = load(p, text.data);
+    for (int32_t f = 0; st == MLSYS_OK && f < n_funcs; f++)
+        if (p->generated[f].made && !p->generated[f].fn) st = make_blocks(p, &p->generated[f]);
     p->report.load_ns = mlsi_now_ns() - loading;
     mlsi_text_free(&text);
-    mlsi_mem_free(a, fused);
+    return st;
+}
+
+mlsys_status mlsi_generate(mlsi_program *p) {
+    bool *fused = NULL, any = false;
+    mlsys_status st = MLSYS_OK;
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs + 1, &fused));
+    find_fused(p, fused);
+    for (int64_t f = 0; f < p->graph.n_funcs; f++)
+        any |= fused[f];
+    if (any && p->backend->load) st = generate(p, fused);
+    mlsi_mem_free(p->graph.alloc, fused);
     return st;
 }
 
 void mlsi_generated_free(mlsi_program *p) {
     for (int64_t f = 0; p->generated && f < p->graph.n_funcs; f++) {
-        free_kernel(&p->generated[f]);
+        free_kernel(p->graph.alloc, &p->generated[f]);
         mlsi_mem_free(p->graph.alloc, p->generated[f].refused);
+        mlsi_mem_free(p->graph.alloc, p->generated[f].no_blocks);
     }
     mlsi_mem_free(p->graph.alloc, p->generated);
     if (p->module) p->backend->unload(p->graph.alloc, p->module);
-}
-
-const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node) {
-    if (node->op != MLSI_OP_CALL || !p->generated) return NULL;
-    const mlsi_generated *k = &p->generated[((const mlsi_attr_control *)node->attrs)->fn1];
-    return k->fn ? k : NULL;
-}
-
-const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const mlsi_step *s) {
-    if (s->kernel) return s->kernel->name;
-    if (node->op == MLSI_OP_CALL) /* of a function that is one kernel, or whose steps run */
-        return p->graph.funcs[((const mlsi_attr_control *)node->attrs)->fn1].name;
-    return node->op == MLSI_OP_IF || node->op == MLSI_OP_WHILE ? "control flow" : "reference";
-}
-
-/* ---- run ------------------------------------------------------------------------------------------------- */
-
-mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
-                                 const int64_t *binding, uint64_t *bytes) {
-    MLSI_TRY(mlsi_codegen_work(&k->nest, binding, bytes));
-    if (mlsi_mul_u64(*bytes, (uint64_t)mlsi_pool_threads(p->graph.ctx->pool), bytes))
-        return MLSYS_OK;
-    return mlsi_fail(MLSYS_E_SHAPE, "program: %s needs more than 2^64 bytes of work memory",
-                     k->nest.name);
-}
-
-typedef struct gen_job {
-    const mlsi_generated *k;
-    mlsi_gen_args args;
-    uint64_t work_bytes; /* of one worker */
-    int64_t tasks, grain;
-    _Atomic int64_t failed;
-    int64_t error[3]; /* of the first failure */
-} gen_job;
-
-static void run_tasks(void *user, int64_t item, int worker) {
-    gen_job *job = user;
-    mlsi_gen_args a = job->args;
-    int64_t none = 0;
-    a.begin = item * job->grain;
-    a.end = a.begin + job->grain < job->tasks ? a.begin + job->grain : job->tasks;
-    a.work += (uint64_t)worker * job->work_bytes;
-    int64_t r = job->k->fn(&a);
-    if (!r || !atomic_compare_exchange_strong(&job->failed, &none, r)) return;
-    memcpy(job->error, a.error, sizeof a.error);
-}
-
-/* Sentence of the BIND with that number. */
-static mlsys_status bind_failed(const gen_job *job) {
-    const mlsi_nest *n = &job->k->nest;
-    int64_t left = job->failed, i = 0;
-    char at[48] = "";
-    while (n->stmts[i].kind != MLSI_LS_BIND || --left)
-        i++;
-    const mlsi_ls *s = &n->stmts[i];
-    if (s->n_index) snprintf(at, sizeof at, " at position %lld", (long long)job->error[2]);
-    return mlsi_fail(MLSYS_E_ARG, "%s %lld%s outside [%lld,%lld)", s->text ? s->text : "index",
-                     (long long)job->error[0], at, s->wrap ? (long long)-job->error[1] : 0,
-                     (long long)job->error[1]);
-}
-
-/* Outputs of this size are written past the caches, unless they are an input's memory. */
-static int streams(const mlsi_kernel_args *a) {
-    enum { STREAM_BYTES = 1 << 25 };
-    uint64_t bytes = 0;
-    for (int o = 0; o < a->n_out; o++) {
-        bytes += mlsi_view_bytes(&a->out[o]);
-        for (int i = 0; i < a->n_in; i++)
-            if (a->in[i].data == a->out[o].data) return 0;
-    }
-    return bytes >= STREAM_BYTES;
-}
-
-mlsys_status mlsi_generated_run(const mlsi_generated *k, const int64_t *binding,
-                                const mlsi_kernel_args *a) {
-    enum { ITEMS_PER_THREAD = 8 };
-    char *data[2 * MLSI_MAX_OPERANDS];
-    gen_job job = {.k = k,
-                   .args = {.data = data, .dims = binding, .work = a->work, .stream = streams(a)}};
-    int threads = mlsi_pool_threads(a->pool);
-    for (int i = 0; i < a->n_in + a->n_out; i++)
-        data[i] = i < a->n_in ? a->in[i].data : a->out[i - a->n_in].data;
-    MLSI_TRY(mlsi_dim_eval(&k->nest.tab, k->tasks, binding, &job.tasks));
-    MLSI_TRY(mlsi_codegen_work(&k->nest, binding, &job.work_bytes));
-    job.grain = job.tasks / (threads * ITEMS_PER_THREAD) + 1;
-    mlsi_pool_run(a->pool, (job.tasks + job.grain - 1) / job.grain, run_tasks, &job);
-    return job.failed ? bind_failed(&job) : MLSYS_OK;
 }

@@ -50,13 +50,19 @@ typedef struct mlsi_routine {
 
 /* The one kernel that a fused function is: its loops and the code made of them. */
 typedef struct mlsi_generated {
-    bool made; /* nest, text and tasks are there */
+    bool made;  /* nest and tasks are there; text where C is wanted */
+    bool tuned; /* by a recorded schedule */
     mlsi_nest nest;
     mlsi_text text; /* its C: written once, since writing interns in the nest */
     int64_t tasks;  /* index expression of the nest */
-    mlsi_gen_fn fn; /* NULL: no code; the function's own steps run */
-    char *refused;  /* why there is none, NULL when there is */
+    mlsi_gen_fn fn; /* NULL: no code */
+    mlsi_block_code blocks;
+    int64_t (*run_blocks)(const mlsi_block_code *code, mlsi_gen_args *a); /* NULL: no blocks */
+    char *refused, *no_blocks; /* why there is neither; then the function's own steps run */
 } mlsi_generated;
+
+/* When a C compiler makes kernels of fused functions: where it seems worth its time, always, never (blocks). */
+typedef enum mlsi_jit { MLSI_JIT_AUTO = 0, MLSI_JIT_ALWAYS, MLSI_JIT_NEVER } mlsi_jit;
 
 typedef struct mlsi_pack {
     int32_t constant;
@@ -91,6 +97,7 @@ typedef struct mlsi_program {
     bool plan_reuse; /* false: no two buffers share memory */
     bool prove;      /* certificates, nests and plans are checked */
     bool replay;     /* generated kernels by recorded schedules (run/tune.h) */
+    mlsi_jit jit;
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_routine *routines; /* one per function */
@@ -180,6 +187,7 @@ typedef struct mlsi_compile_options {
     mlsi_numerics numerics;
     bool plan_reuse, verify, replay;
     int64_t fuse_least; /* as in mlsi_pass_ctx */
+    mlsi_jit jit;
     const char *passes_off;
     mlsi_isa isa_limit;
 } mlsi_compile_options;
@@ -196,15 +204,15 @@ mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
 /* lower.c */
 mlsys_status mlsi_lower_program(mlsi_program *p);
 
-/* generate.c: code for the functions that fusion has made. Without a compiler, or where the loops cannot be written as C, their
- * steps run one by one; the context's log says why. */
+/* generate.c: code for the functions that fusion has made; where there is none, block code; where their loops cannot be said so
+ * either, their steps run one by one. The context's log says why. */
 mlsys_status mlsi_generate(mlsi_program *p);
 /* Scheduled loops of a function, *flat its flattened form (mlsi_flatten_func). Free n also after a failure. */
 mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi_nest *n);
 void mlsi_generated_free(mlsi_program *p);
 /* The default schedule of a nest that f was lowered to. */
 mlsys_status mlsi_generate_schedule(const mlsi_func *f, mlsi_nest *n);
-/* The generated kernel that a call node is, or NULL. */
+/* generated.c: the generated kernel that a call node is, or NULL. */
 const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node);
 /* The kernel that a step is, for people: a row of the backend's table, a fused function, or how else the step runs. */
 const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const mlsi_step *s);

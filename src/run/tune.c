@@ -365,7 +365,7 @@ static mlsys_status tune_kernel(search *s, const mlsi_program *p, int32_t func,
 }
 
 static bool is_kernel(const mlsi_program *p, int64_t f) {
-    return p->generated && p->generated[f].fn;
+    return p->generated && p->generated[f].made;
 }
 
 mlsys_status mlsi_tune_program(const mlsi_program *p, const int64_t *binding,

@@ -139,7 +139,7 @@ static void check_graph(mlsys_graph handle, subject *s, const char *name, const 
 
 /* ---- subjects ------------------------------------------------------------------------------------------------ */
 
-/* The functions of fusions run step by step, so that a setting costs no start of the compiler. */
+/* The functions of fusions run as block code, so that a setting costs no start of the compiler. */
 START_TEST(random_graphs) {
     uint64_t seed = test_random_seed("check_passes_off", SEED).state;
     setenv("MLSYS_CC", "/nonexistent/cc", 1);

@@ -252,6 +252,7 @@ static void run_code(const mlsi_program *p, int32_t func, call *c, kc_rng *r) {
         data[i] = i < c->n_in ? c->in_views[i].data : c->got[i - c->n_in].view.data;
     OK(mlsi_dim_eval(&k->nest.tab, k->tasks, c->binding, &tasks));
     OK(mlsi_codegen_work(&k->nest, c->binding, &work));
+    if (!k->fn) work += (k->blocks.state_bytes + 63) & ~(uint64_t)63;
     char *memory = aligned_alloc(64, (work + 127) & ~(uint64_t)63);
     ck_assert_ptr_nonnull(memory);
     int64_t cut = kc_int(r, 0, tasks);
@@ -261,11 +262,12 @@ static void run_code(const mlsi_program *p, int32_t func, call *c, kc_rng *r) {
         a.begin = part ? cut : 0;
         a.end = part ? tasks : cut;
         memset(memory, 0xa5, work + 1);
-        if (k->fn(&a)) abort_func(p, func, c, "a bind failed");
+        if (k->fn ? k->fn(&a) : k->run_blocks(&k->blocks, &a))
+            abort_func(p, func, c, "a bind failed");
         if (memory[work] != (char)0xa5) abort_func(p, func, c, "wrote behind its work memory");
     }
     free(memory);
-    require_same(p, func, c, "code");
+    require_same(p, func, c, k->fn ? "code" : "blocks");
 }
 
 static int check_functions(mlsi_program *p, kc_rng *r, bool compiled) {
@@ -287,7 +289,7 @@ static int check_functions(mlsi_program *p, kc_rng *r, bool compiled) {
         for (int k = 0; k < BINDINGS; k++) {
             bool bound = make_call(&p->graph, f, r, &c);
             if (bound && k == 0) run_loops(p, f, &c);
-            if (bound && compiled) run_code(p, f, &c, r);
+            if (bound && (compiled || p->generated[f].run_blocks)) run_code(p, f, &c, r);
             free_call(&c);
         }
         count++;
@@ -394,6 +396,9 @@ static void check_batch(int batch, int only) {
     static const char *const isas[] = {"numerics=exact fuse=always isa=auto",
                                        "numerics=exact fuse=always isa=portable",
                                        "numerics=exact fuse=always isa=avx2"};
+    static const char *const blocks[] = {"numerics=exact fuse=always",
+                                         "numerics=exact fuse=always isa=portable",
+                                         "numerics=exact fuse=always isa=avx2"};
     bundle *b = bundle_new(batch, only);
     values *v = calloc(BINDINGS, sizeof *v);
     int every = setting("MLSYS_FUZZ_COMPILE", 1), kernels;
@@ -404,7 +409,7 @@ static void check_batch(int batch, int only) {
     }
     without_compiler(true);
     (void)check_road(b, "numerics=exact fuse=never", v, false);
-    kernels = check_road(b, "numerics=exact fuse=always", v, false);
+    kernels = check_road(b, blocks[batch % 3], v, false);
     without_compiler(false);
     bool compiled = every && batch % every == 0;
     if (compiled) (void)check_road(b, isas[batch / every % 3], v, true);

@@ -46,6 +46,7 @@ static mlsys_config config_of(const char *settings) {
     char text[256], *save = NULL;
     OK(mlsys_config_create(&c));
     OK(mlsys_config_set_i64(c, "verify", 1));
+    OK(mlsys_config_set_str(c, "jit", "always")); /* unless the settings say otherwise */
     snprintf(text, sizeof text, "%s", settings);
     for (char *s = strtok_r(text, " ", &save); s; s = strtok_r(NULL, " ", &save)) {
         char *value = strchr(s, '=');

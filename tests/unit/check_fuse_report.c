@@ -288,14 +288,15 @@ START_TEST(generated_kernels_are_named) {
 }
 END_TEST
 
-/* A kernel that could not be made is told, with the sentence. */
-START_TEST(steps_in_place_of_a_kernel) {
+/* Code that could not be made is told, with the sentence. */
+START_TEST(blocks_in_place_of_code) {
     setenv("MLSYS_CC", "no-such-compiler", 1);
     mlsys_program p = softmax_program("fuse=always");
     unsetenv("MLSYS_CC");
     tell(p, MLSYS_DUMP_FUSION);
-    ck_assert_msg(strstr(report, "\nfused1: runs as steps: generated code: MLSYS_CC names no "
-                                 "program: no-such-compiler\n") != NULL,
+    ck_assert_msg(strstr(report,
+                         "\nfused1: one kernel in blocks: generated code: MLSYS_CC names no "
+                         "program: no-such-compiler\n") != NULL,
                   "%s", report);
     mlsys_release(p);
 }
@@ -326,7 +327,7 @@ int main(void) {
     tcase_add_test(tc, too_many_operands);
     tcase_add_test(tc, every_edge_has_an_answer);
     tcase_add_test(tc, generated_kernels_are_named);
-    tcase_add_test(tc, steps_in_place_of_a_kernel);
+    tcase_add_test(tc, blocks_in_place_of_code);
     tcase_add_test(tc, passes_are_told);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

@@ -87,6 +87,47 @@ static void cast_blocks(const void *user, char *const *p, const int64_t *stride,
     }
 }
 
+/* ---- tiles: from a class to what t is held as -------------------------------------------------------- */
+
+/* The value as memory of t, and back to t's class. */
+static void cast_tile(void *y, const stage_block *in, compute_type from, int64_t n, mlsys_dtype t) {
+    stage_block stored;
+    bool held = t == MLSYS_F32 || t == MLSYS_F64 || t == MLSYS_I64 || t == MLSYS_BOOL;
+    char *to = held ? (char *)y : (char *)&stored;
+    int size = mlsi_dtype_size(t);
+    switch (compute_type_of(t)) {
+    case COMPUTE_F32: cast_to_f32(to, t, size, in, from, n); break;
+    case COMPUTE_F64: cast_to_f64(to, size, in, from, n); break;
+    case COMPUTE_I64: cast_to_int(to, t, size, in, from, n); break;
+    }
+    if (!held && compute_type_of(t) == COMPUTE_F32)
+        load_f32(y, to, t, size, n);
+    else if (!held)
+        load_i64(y, to, t, size, n);
+}
+
+static void cast_f32(void *y, const void *const *x, int64_t n, mlsys_dtype t) {
+    stage_block in;
+    memcpy(in.f32, x[0], (size_t)n * sizeof(float));
+    cast_tile(y, &in, COMPUTE_F32, n, t);
+}
+static void cast_f64(void *y, const void *const *x, int64_t n, mlsys_dtype t) {
+    stage_block in;
+    memcpy(in.f64, x[0], (size_t)n * sizeof(double));
+    cast_tile(y, &in, COMPUTE_F64, n, t);
+}
+static void cast_i64(void *y, const void *const *x, int64_t n, mlsys_dtype t) {
+    stage_block in;
+    memcpy(in.i64, x[0], (size_t)n * sizeof(int64_t));
+    cast_tile(y, &in, COMPUTE_I64, n, t);
+}
+static void cast_bool(void *y, const void *const *x, int64_t n, mlsys_dtype t) {
+    stage_block in;
+    load_i64(in.i64, x[0], MLSYS_BOOL, 1, n);
+    cast_tile(y, &in, COMPUTE_I64, n, t);
+}
+static const mlsi_tile_fn cast_tiles[] = {cast_f32, cast_f64, cast_i64, cast_bool};
+
 static mlsys_status cast_run(const mlsi_kernel_args *args) {
     enum { GRAIN = 16384 };
     const mlsi_view *views[2] = {&args->out[0], &args->in[0]};
@@ -120,7 +161,8 @@ MLSI_KERNEL_TABLE(cast) = {
      .isa = MLSI_K_ISA,
      .name = MLSI_K_NAME("cast"),
      .accepts = accepts_cast,
-     .run = cast_run},
+     .run = cast_run,
+     .tile = cast_tiles},
     {.op = MLSI_OP_BITCAST,
      .isa = MLSI_K_ISA,
      .name = MLSI_K_NAME("bitcast"),

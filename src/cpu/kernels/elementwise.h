@@ -10,13 +10,11 @@
 #include "cpu/kernels/stage.h"
 #include "core/faults.h"
 
-/* y[i] = f(x[0][i], x[1][i], ...), i < n, in the compute type of t, the dtype of the operands. y
- * may be one of the x. */
-typedef void (*elementwise_fn)(void *y, const void *const *x, int64_t n, mlsys_dtype t);
-
+/* Functions on tiles (core/block_code.h), whose classes begin with the compute types, in their order; NULL where the op is not
+ * defined. Kernels hold bool as i64, block code as bytes. */
 typedef struct elementwise_op {
-    elementwise_fn fn[3]; /* by compute type of the last input; NULL where the op is not defined */
-    bool predicate;       /* y is an array of bytes 0 or 1 */
+    mlsi_tile_fn fn[MLSI_TILE_CLASSES];
+    bool predicate; /* y is an array of bytes 0 or 1 */
 } elementwise_op;
 
 /* What accepts() asks about the operands. */
@@ -43,7 +41,7 @@ static inline bool accepts_predicate(const mlsi_query *q) {
 enum { ELEMENTWISE_INPUTS = 3 };
 
 typedef struct elementwise_job {
-    elementwise_fn fn;
+    mlsi_tile_fn fn;
     int inputs;
     mlsys_dtype type, out_type;
     bool predicate;
@@ -142,19 +140,22 @@ static inline mlsys_status elementwise_run(const mlsi_kernel_args *args, const e
             y[i] = (out_type)(expr);                                                               \
         }                                                                                          \
     }
-#define MAP_F64(name, inputs, expr) MAP_SCALAR(name, f64, double, double, inputs, expr)
-#define MAP_I64(name, inputs, expr) MAP_SCALAR(name, i64, int64_t, int64_t, inputs, expr)
+#define MAP_F64(name, inputs, expr)  MAP_SCALAR(name, f64, double, double, inputs, expr)
+#define MAP_I64(name, inputs, expr)  MAP_SCALAR(name, i64, int64_t, int64_t, inputs, expr)
+#define MAP_BOOL(name, inputs, expr) MAP_SCALAR(name, bool, uint8_t, uint8_t, inputs, expr)
 
-/* The run function of an op; the row is ELEMENTWISE_ROW. */
-#define ELEMENTWISE_OP(name, f32_fn, f64_fn, i64_fn, is_predicate)                                 \
+/* Functions and run function of an op; the row is ELEMENTWISE_ROW. */
+#define ELEMENTWISE_OP_OR_BOOL(name, f32_fn, f64_fn, i64_fn, bool_fn, is_predicate)                \
+    static const elementwise_op name##_op = {{f32_fn, f64_fn, i64_fn, bool_fn}, is_predicate};     \
     static mlsys_status name##_run(const mlsi_kernel_args *args) {                                 \
-        static const elementwise_op op = {{f32_fn, f64_fn, i64_fn}, is_predicate};                 \
-        return elementwise_run(args, &op);                                                         \
+        return elementwise_run(args, &name##_op);                                                  \
     }
+#define ELEMENTWISE_OP(name, f32_fn, f64_fn, i64_fn, is_predicate)                                 \
+    ELEMENTWISE_OP_OR_BOOL(name, f32_fn, f64_fn, i64_fn, NULL, is_predicate)
 #define ELEMENTWISE_ROW(ID, id, accept, shareable)                                                 \
     {                                                                                              \
         .op = MLSI_OP_##ID, .isa = MLSI_K_ISA, .name = MLSI_K_NAME(#id), .accepts = accept,        \
-        .run = id##_run, .in_place = shareable                                                     \
+        .run = id##_run, .in_place = shareable, .tile = id##_op.fn                                 \
     }
 
 #endif

@@ -10,7 +10,8 @@
     MAP_SCALAR(name, f32, float, uint8_t, 2, a operator b)                                         \
     MAP_SCALAR(name, f64, double, uint8_t, 2, a operator b)                                        \
     MAP_SCALAR(name, i64, int64_t, uint8_t, 2, a operator b)                                       \
-    ELEMENTWISE_OP(name, name##_f32, name##_f64, name##_i64, true)
+    MAP_BOOL(name, 2, a operator b)                                                                \
+    ELEMENTWISE_OP_OR_BOOL(name, name##_f32, name##_f64, name##_i64, name##_bool, true)
 COMPARE(eq, ==)
 COMPARE(ne, !=)
 COMPARE(lt, <)
@@ -30,13 +31,17 @@ ELEMENTWISE_OP(is_finite, is_finite_f32, is_finite_f64, is_finite_i64, true)
 /* ---- bits: integers bit by bit, bool as truth values ----------------------------------------- */
 
 MAP_I64(not, 1, t == MLSYS_BOOL ? !a : ~a)
-ELEMENTWISE_OP(not, NULL, NULL, not_i64, false)
+MAP_BOOL(not, 1, !a)
+ELEMENTWISE_OP_OR_BOOL(not, NULL, NULL, not_i64, not_bool, false)
 MAP_I64(and, 2, a &b)
-ELEMENTWISE_OP(and, NULL, NULL, and_i64, false)
+MAP_BOOL(and, 2, a &b)
+ELEMENTWISE_OP_OR_BOOL(and, NULL, NULL, and_i64, and_bool, false)
 MAP_I64(or, 2, a | b)
-ELEMENTWISE_OP(or, NULL, NULL, or_i64, false)
+MAP_BOOL(or, 2, a | b)
+ELEMENTWISE_OP_OR_BOOL(or, NULL, NULL, or_i64, or_bool, false)
 MAP_I64(xor, 2, a ^ b)
-ELEMENTWISE_OP(xor, NULL, NULL, xor_i64, false)
+MAP_BOOL(xor, 2, a ^ b)
+ELEMENTWISE_OP_OR_BOOL(xor, NULL, NULL, xor_i64, xor_bool, false)
 
 MAP_I64(shift_left, 2, shift_left(a, b, 8 * mlsi_dtype_size(t)))
 ELEMENTWISE_OP(shift_left, NULL, NULL, shift_left_i64, false)
@@ -82,6 +87,21 @@ static mlsys_status select_run(const mlsi_kernel_args *args) {
     mlsi_iter_run(&it, args->pool, GRAIN, select_run_elements, &size);
     return MLSYS_OK;
 }
+
+/* The same on tiles. */
+#define SELECT_TILE(suffix, type)                                                                  \
+    static void select_##suffix(void *yv, const void *const *x, int64_t n, mlsys_dtype t) {        \
+        type *y = yv;                                                                              \
+        const uint8_t *condition = x[0];                                                           \
+        const type *a = x[1], *b = x[2];                                                           \
+        (void)t;                                                                                   \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            y[i] = condition[i] ? a[i] : b[i];                                                     \
+    }
+SELECT_TILE(f32, uint32_t)
+SELECT_TILE(f64, uint64_t)
+SELECT_TILE(bool, uint8_t)
+static const elementwise_op select_op = {{select_f32, select_f64, select_f64, select_bool}, false};
 
 static bool accepts_select(const mlsi_query *q) {
     mlsys_dtype t = q->out[0].dtype;

@@ -3,14 +3,13 @@
 
 #include "core/faults.h"
 
-/* Behind the parallel loops that nest perfectly from the root; how many. */
-static int parallel_chain(const mlsi_nest *n, int32_t *chain, int32_t *inner) {
+int mlsi_codegen_chain(const mlsi_nest *n, int32_t *vars, int32_t *inner) {
     int count = 0;
     *inner = n->first;
     while (*inner >= 0 && count < 8) {
         const mlsi_ls *s = &n->stmts[*inner];
         if (s->kind != MLSI_LS_FOR || s->loop != MLSI_LOOP_PARALLEL || s->next >= 0) break;
-        chain[count++] = s->var;
+        vars[count++] = s->var;
         *inner = s->body;
     }
     return count;
@@ -18,7 +17,7 @@ static int parallel_chain(const mlsi_nest *n, int32_t *chain, int32_t *inner) {
 
 mlsys_status mlsi_codegen_tasks(mlsi_nest *n, int64_t *code) {
     int32_t chain[8], inner;
-    int count = parallel_chain(n, chain, &inner);
+    int count = mlsi_codegen_chain(n, chain, &inner);
     *code = 1;
     for (int i = 0; i < count; i++)
         *code = mlsi_nest_index(n, '*', *code, n->vars[chain[i]].extent);
@@ -90,7 +89,7 @@ static void declare_all(mlsi_c_writer *w) {
 
 static void tasks(mlsi_c_writer *w) {
     int32_t chain[8], inner;
-    int count = parallel_chain(w->n, chain, &inner);
+    int count = mlsi_codegen_chain(w->n, chain, &inner);
     mlsi_text_add(w->out, "for (int64_t task = a->begin; task < a->end; task++) {\n");
     if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
     for (int i = count - 1; i >= 0; i--) {

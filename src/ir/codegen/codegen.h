@@ -7,13 +7,20 @@
 #ifndef MLSI_CODEGEN_H
 #define MLSI_CODEGEN_H
 
+#include "core/block_code.h"
 #include "ir/loop/nest.h"
 
 /* UNSUPPORTED with the reason where the text cannot say what the nest does (GPU loops, shuffles). Index expressions are
  * interned in the nest's table, which changes nothing that it means. */
 mlsys_status mlsi_codegen_c(mlsi_nest *n, const char *name, mlsi_text *out);
+/* The same as block code. UNSUPPORTED with the reason where it cannot say what the nest does, or only element by element.
+ * Free it also after a failure. */
+mlsys_status mlsi_codegen_blocks(mlsi_nest *n, mlsi_block_code *out);
+void mlsi_block_code_free(mlsi_alloc *a, mlsi_block_code *code);
 /* The default schedule for CPUs of a nest of rows (one whose ops have no loops of their own). */
 mlsys_status mlsi_codegen_schedule(mlsi_nest *n);
+/* Variables of the PARALLEL loops that nest perfectly from the root, at most 8, and what is inside. */
+int mlsi_codegen_chain(const mlsi_nest *n, int32_t *vars, int32_t *inner);
 /* How many tasks there are: an index expression, 1 without PARALLEL loops. */
 mlsys_status mlsi_codegen_tasks(mlsi_nest *n, int64_t *code);
 /* Bytes of LOCAL memory of one worker under values of the nest's shape symbols. */
