@@ -263,7 +263,7 @@ mlsys_status mlsys_program_export(mlsys_program program, const char *path, int32
     mlsi_program *p;
     mlsi_config *c = NULL;
     API_NOT_NULL(path, "program_export: path");
-    MLSI_TRY(check_names("program_export", n, names, values));
+    MLSI_TRY(mlsi_api_check_names("program_export", n, names, values));
     MLSI_TRY(mlsi_pin(program, MLSYS_KIND_PROGRAM, "program_export: p", &p));
     mlsys_status st = MLSYS_OK;
     if (config) st = mlsi_pin_exclusive(config, MLSYS_KIND_CONFIG, "program_export: config", &c);

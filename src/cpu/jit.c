@@ -157,7 +157,7 @@ static bool kept_at(const mlsi_compiler *c, const char *folder, const char *text
 bool mlsi_cpu_cached(mlsi_alloc *a, const char *text, mlsi_isa isa) {
     char folder[PATH_SIZE], target[PATH_SIZE + 80];
     mlsi_compiler c;
-    return mlsi_compiler_find(&c) == MLSYS_OK && cache_folder(folder) &&
+    return mlsi_compiler_find(&c) == MLSYS_OK && mlsi_cache_folder("jit", folder) &&
            kept_at(&c, folder, text, isa, target) && is_whole(a, target);
 }
 
