@@ -125,7 +125,7 @@ $(OUT)/obj/gen_text.o: $(GEN_TEXT) $(OUT)/flags
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-llm bench-bins examples demo \
+.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-compiler bench-llm bench-bins examples demo \
         format format-check lint symbols fuzz fuzz-bins fuzz-compiler docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -310,6 +310,8 @@ $(OUT)/tests/unit/check_bench: TEST_USES := -Ibench $(BENCH_LIB)
 $(OUT)/tests/unit/check_bench: $(BENCH_LIB)
 bench: lib $(BENCH_BIN) ## measure, short (BENCH="--samples 40" instead: long); reports under $(OUT)/bench/
 	@tools/run_bench.sh $(OUT) "$(BENCH)" $(BENCH_BIN)
+bench-compiler: lib $(OUT)/bench/bench_compiler ## generated kernels beside compiled PyTorch (the python3 in PATH), short (BENCH= instead: long)
+	@tools/run_bench.sh $(OUT) "$(BENCH)" $(OUT)/bench/bench_compiler
 bench-llm: lib $(OUT)/bench/bench_llm ## language models beside llama.cpp (MLSYS_LLAMA_BENCH), long; fetches models
 	@for m in smollm2 gemma3; do tools/fetch-model.sh $$m --quiet >/dev/null || exit 1; done
 	@tools/run_bench.sh $(OUT) "$(if $(filter --quick,$(BENCH)),,$(BENCH))" $(OUT)/bench/bench_llm
