@@ -183,7 +183,7 @@ ML_FN VF ml_vsign(VF a) {
 }
 /* Past the caches where the task asks for it. */
 ML_FN void ml_store(int stream, float *p, VF v) {
-    if (stream && !((uintptr_t)p & (sizeof v - 1)))
+    if (stream && !((uintptr_t)p & (VF_STREAM_ALIGN - 1)))
         vf_stream(p, v);
     else
         vf_store(p, v);
