@@ -29,6 +29,14 @@
 
 ML_FN int64_t ml_floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
 
+/* a - b as far as it can be told from a lane's number, which is far below 2^20. */
+ML_FN int32_t ml_lane_bound(int64_t a, int64_t b) {
+    int64_t d;
+    const int32_t far = 1 << 20;
+    if (__builtin_sub_overflow(a, b, &d)) return a < b ? -far : far;
+    return d < -far ? -far : d > far ? far : (int32_t)d;
+}
+
 /* Floats to integers truncate and saturate; NaN gives 0. */
 ML_FN int64_t ml_to_int(double x, double low, double past, int64_t least, int64_t most) {
     if (x != x) return 0;

@@ -353,8 +353,9 @@ static void stmt(mlsi_c_writer *w, int32_t i) {
     switch (s->kind) {
     case MLSI_LS_FOR: loop(w, s); break;
     case MLSI_LS_LET: {
-        bool vector = w->mode != MLSI_C_SCALAR && mlsi_c_varies(w, s->value);
-        w->let_is_vector[s->ref] = vector;
+        mlsi_c_define_let(w, s);
+        bool vector = w->let_is_vector[s->ref];
+        if (w->let_index[s->ref] >= 0) break;
         mlsi_text_add(w->out,
                       "const %s x_%s = ", mlsi_c_register_type(w->n->lets[s->ref].dtype, vector),
                       w->n->lets[s->ref].name);
