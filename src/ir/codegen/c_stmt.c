@@ -247,6 +247,7 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
         mlsi_text_add(w->out,
                       "int64_t v_%s = 0;\nfor (; v_%s + VF_LANES <= n_%s; v_%s += VF_LANES) {\n", v,
                       v, v, v);
+        if (!cut) mlsi_c_ahead(w, s);
         lanes_body(w, first, MLSI_C_FULL);
         mlsi_text_add(w->out, "}\nif (%sv_%s < n_%s) {\nconst int m = (int)(n_%s - v_%s);\n",
                       mlsi_fault(MLSI_FAULT_C_TAIL) ? "0 && " : "", v, v, v, v);

@@ -21,6 +21,8 @@ typedef struct mlsi_c_writer {
     bool *acc_is_vector; /* per accumulator: one per lane of the vector loop */
     bool *acc_in_lanes;  /* per accumulator: terms come in lanes */
     mlsys_status status;
+    int32_t row_var, row_first,
+        row_last; /* of a kernel of rows: its task variable, first and last loop; -1 */
 } mlsi_c_writer;
 
 /* Registers: float for f32 and narrower, double, int64_t, and int for bool; in lanes VF, VI and VM. */
@@ -58,6 +60,10 @@ void mlsi_c_define_let(mlsi_c_writer *w, const mlsi_ls *s);
 /* A comparison or a cast of numbers that count lanes, and its text. */
 bool mlsi_c_is_index_op(const mlsi_c_writer *w, const mlsi_lx *x);
 void mlsi_c_index_op(mlsi_c_writer *w, const mlsi_lx *x);
+
+/* c_ahead.c */
+void mlsi_c_find_row(mlsi_c_writer *w, int32_t row_var, int32_t body);
+void mlsi_c_ahead(mlsi_c_writer *w, const mlsi_ls *loop); /* inside a loop over whole registers */
 
 /* c_stmt.c: the statements of a body. */
 void mlsi_c_body(mlsi_c_writer *w, int32_t first);
