@@ -129,7 +129,7 @@ $(OUT)/obj/gen_%.o: $(OUT)/gen/gen_%.c $(OUT)/flags
 LIB_SHARED := $(OUT)/libmlsys.so.$(VERSION)
 LIB_STATIC := $(OUT)/libmlsys.a
 
-.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-llm bench-tune bench-bins examples demo \
+.PHONY: demo-train all lib shared static cuda tests check check-peer check-faults check-mutants bench bench-compiler bench-llm bench-tune bench-bins examples demo \
         format format-check lint symbols fuzz fuzz-bins fuzz-compiler docs install uninstall dist clean help FORCE
 .DELETE_ON_ERROR:
 all: lib examples ## library and examples
@@ -316,6 +316,8 @@ bench: lib $(BENCH_BIN) ## measure, short (BENCH="--samples 40" instead: long); 
 	@tools/run_bench.sh $(OUT) "$(BENCH)" $(BENCH_BIN)
 bench-tune: lib $(OUT)/bench/tune ## the tuner against schedules by hand, 12 shapes, a minute each (BENCH=--quick is the default: 5 s each)
 	@$(OUT)/bench/tune $(BENCH)
+bench-compiler: lib $(OUT)/bench/bench_compiler ## generated kernels beside compiled PyTorch (the python3 in PATH), short (BENCH= instead: long)
+	@tools/run_bench.sh $(OUT) "$(BENCH)" $(OUT)/bench/bench_compiler
 bench-llm: lib $(OUT)/bench/bench_llm ## language models beside llama.cpp (MLSYS_LLAMA_BENCH), long; fetches models
 	@for m in smollm2 gemma3; do tools/fetch-model.sh $$m --quiet >/dev/null || exit 1; done
 	@tools/run_bench.sh $(OUT) "$(if $(filter --quick,$(BENCH)),,$(BENCH))" $(OUT)/bench/bench_llm

@@ -79,12 +79,35 @@ def comparison_rows(report):
                f"{c['median']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" if c["verdict"] == "pass" else "none: wrong"]
 
 
+def compiler_rows(report):
+    peers = {}
+    for c in report["comparisons"]:
+        peers.setdefault((c["name"], c["threads"]), []).append(c)
+    for r in report["results"]:
+        where = [r["name"], r["shape"], str(r["threads"])]
+        if r["verdict"] != "pass":
+            yield [*where, "wrong: no time", "", "", "", "", ""]
+            continue
+        timed = [c for c in peers.get((r["name"], r["threads"]), []) if c["verdict"] == "pass"]
+        best = min(timed, key=lambda c: c["median"], default=None)
+        yield [*where, f"{r['median'] * 1e3:.2f}", f"{r['bandwidth_percent']:.0f} %",
+               f"{r['kernels_before']} to {r['kernels_after']}",
+               f"{r['bytes_before'] * 1e-6:.0f} to {r['bytes_after'] * 1e-6:.0f}",
+               f"{best['peer']} {best['median_peer'] * 1e3:.2f}" if best else "-",
+               f"**{best['median']:.2f}** [{best['low']:.2f}, {best['high']:.2f}]" if best else "-"]
+
+
 def section(report):
     name = report["run"]["program"]
     parts = [f"### {name}", quality(report)]
     if name == "bench_llm":
         parts.append(table(["model, test, numerics", "threads", "tokens/s [95 %]", "GFLOP / MB a token", "of bandwidth",
                             "of FMA", "llama.cpp", "ratio [95 %]"], llm_rows(report)))
+        settings = sorted({c["peer_settings"] for c in report["comparisons"]})
+        parts += ["Peer: " + "; ".join(settings) + "."] if settings else []
+    elif name == "bench_compiler":
+        parts.append(table(["subgraph", "rows x columns", "threads", "ms", "of bandwidth", "kernels", "MB", "best peer, ms",
+                            "its time / ours [95 %]"], compiler_rows(report)))
         settings = sorted({c["peer_settings"] for c in report["comparisons"]})
         parts += ["Peer: " + "; ".join(settings) + "."] if settings else []
     else:

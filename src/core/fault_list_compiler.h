@@ -200,6 +200,10 @@ MLSI_FAULT_ROW(C_STRIDE, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "an axis has its own extent for a stride")
 MLSI_FAULT_ROW(C_TASKS, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "tasks are numbered by the extent of the first loop only")
+MLSI_FAULT_ROW(C_LANE_NUMBER, "src/ir/codegen/c_lanes.c", "unit/check_fuse",
+               "a position is the one of lane 0 in all lanes")
+MLSI_FAULT_ROW(C_LANE_BOUND, "src/ir/codegen/c_lanes.c", "unit/check_fuse",
+               "a 64-bit number is cut to 32 bits before it is compared with lanes")
 MLSI_FAULT_ROW(C_WORK, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "rows of local memory lie on each other")
 MLSI_FAULT_ROW(SOFT_STICKY, "src/cpu/soft_float.h", "unit/check_soft_float",

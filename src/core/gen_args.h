@@ -10,7 +10,7 @@ typedef struct mlsi_gen_args {
     char *work;          /* LOCAL memory of this worker */
     int64_t begin, end;  /* tasks */
     int64_t error[3];    /* of a failed BIND: value, extent, position */
-    int stream;          /* store large outputs past the caches */
+    int stream; /* 1: store large outputs past the caches, 2: ask for the next row ahead; or both */
 } mlsi_gen_args;
 
 /* 0, or 1 + the number of the BIND that failed. */

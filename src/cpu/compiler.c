@@ -58,8 +58,8 @@ mlsys_status mlsi_compiler_find(mlsi_compiler *c) {
 
 const char *const *mlsi_compiler_options(mlsi_isa isa) {
     static const char *const portable[] = {COMMON, NULL};
-    static const char *const avx2[] = {COMMON, "-DMLSI_ISA_IS_AVX2=1", "-mavx2", "-mfma", "-mf16c",
-                                       NULL};
+    static const char *const avx2[] = {
+        COMMON, "-DMLSI_ISA_IS_AVX2=1", "-DMLSI_SIMD_PAIRS=1", "-mavx2", "-mfma", "-mf16c", NULL};
     static const char *const avx512[] = {COMMON,       "-DMLSI_ISA_IS_AVX512=1",
                                          "-mavx512f",  "-mavx512bw",
                                          "-mavx512dq", "-mavx512vl",

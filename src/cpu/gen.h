@@ -29,6 +29,14 @@
 
 ML_FN int64_t ml_floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
 
+/* a - b as far as it can be told from a lane's number, which is far below 2^20. */
+ML_FN int32_t ml_lane_bound(int64_t a, int64_t b) {
+    int64_t d;
+    const int32_t far = 1 << 20;
+    if (__builtin_sub_overflow(a, b, &d)) return a < b ? -far : far;
+    return d < -far ? -far : d > far ? far : (int32_t)d;
+}
+
 /* Floats to integers truncate and saturate; NaN gives 0. */
 ML_FN int64_t ml_to_int(double x, double low, double past, int64_t least, int64_t most) {
     if (x != x) return 0;
@@ -183,10 +191,14 @@ ML_FN VF ml_vsign(VF a) {
 }
 /* Past the caches where the task asks for it. */
 ML_FN void ml_store(int stream, float *p, VF v) {
-    if (stream && !((uintptr_t)p & (sizeof v - 1)))
+    if (stream && !((uintptr_t)p & (VF_STREAM_ALIGN - 1)))
         vf_stream(p, v);
     else
         vf_store(p, v);
+}
+/* Asks for the line at p + bytes, an address that may lie behind the buffer. A vector of 16 lanes is a line of f32. */
+ML_FN void ml_ahead(int ahead, const void *p, int64_t bytes) {
+    if (ahead && VF_LANES == 16) __builtin_prefetch((const void *)((uintptr_t)p + (uint64_t)bytes));
 }
 ML_FN void ml_store_n(int stream, float *p, VF v, int n) {
     (void)stream;

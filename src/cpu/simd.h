@@ -6,6 +6,8 @@
  *     MLSI_ISA_IS_AVX2     -mavx2 -mfma -mf16c
  *     neither              any machine
  *
+ * MLSI_SIMD_PAIRS beside MLSI_ISA_IS_AVX2 makes a vector of two registers (generated code).
+ *
  * Types.  VF: VF_LANES f32.  VI: VF_LANES i32.  VM: a mask of VF_LANES booleans.
  * VF_LANES is 16, 8 or 4 and divides 16, so an array of 16 / VF_LANES registers always holds the
  * 16 interleaved lanes of a canonical sum.
@@ -47,7 +49,7 @@
  *   vf_load_f16[_n]   vf_store_f16[_n]   IEEE half as uint16_t
  *   vf_load_bf16[_n]  vf_store_bf16[_n]  bfloat16 as uint16_t
  *   vi_load_i8  vi_load_u8               VF_LANES bytes widened to i32
- *   vf_stream                            a store past the caches; p is aligned to VF_LANES * 4 bytes.
+ *   vf_stream                            a store past the caches; p is aligned to VF_STREAM_ALIGN bytes.
  *                                        v_stream_fence() makes all of them visible to other threads
  *
  * Narrowing rounds to nearest even, with subnormals and overflow to infinity; a NaN stays a NaN,
@@ -65,6 +67,8 @@
 
 #if defined(MLSI_ISA_IS_AVX512)
 #include "cpu/simd_avx512.h"
+#elif defined(MLSI_ISA_IS_AVX2) && defined(MLSI_SIMD_PAIRS)
+#include "cpu/simd_avx2_pairs.h"
 #elif defined(MLSI_ISA_IS_AVX2)
 #include "cpu/simd_avx2.h"
 #else

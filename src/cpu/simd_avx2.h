@@ -6,8 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VF_LANES    8
-#define VF_ISA_NAME "avx2"
+#define VF_LANES        8
+#define VF_STREAM_ALIGN 32
+#define VF_ISA_NAME     "avx2"
 /* Always inlined: a vector must never cross a call between sources built for different ISAs. */
 #define V_FN static inline __attribute__((always_inline))
 

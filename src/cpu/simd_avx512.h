@@ -5,8 +5,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define VF_LANES    16
-#define VF_ISA_NAME "avx512"
+#define VF_LANES        16
+#define VF_STREAM_ALIGN 64
+#define VF_ISA_NAME     "avx512"
 /* Always inlined: a vector must never cross a call between sources built for different ISAs. */
 #define V_FN static inline __attribute__((always_inline))
 

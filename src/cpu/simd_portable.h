@@ -9,9 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define VF_LANES    4
-#define VF_ISA_NAME "portable"
-#define V_FN        static inline __attribute__((always_inline))
+#define VF_LANES        4
+#define VF_STREAM_ALIGN 16
+#define VF_ISA_NAME     "portable"
+#define V_FN            static inline __attribute__((always_inline))
 
 typedef float VF __attribute__((vector_size(16)));
 typedef int32_t VI __attribute__((vector_size(16)));

@@ -23,8 +23,8 @@ typedef struct elementary_instance {
     void (*reduce16)(const float *x, float *r);
 } elementary_instance;
 
-enum { ELEMENTARY_INSTANCES = 3 };
-/* 0 portable, 1 avx2, 2 avx512 */
+enum { ELEMENTARY_INSTANCES = 4 };
+/* 0 portable, 1 avx2, 2 avx2 with two registers a vector, 3 avx512 */
 const elementary_instance *elementary_instance_get(int i);
 
 /* Operations of the vocabulary that op() runs; V1 unary, V2 binary, V3 ternary on f32; I on i32. */

@@ -370,22 +370,7 @@ static const fuse_case cases[] = {
      {F32},
      {2},
      {{3, 60}}},
-    {"integers that overflow",
-     "functions 1\n"
-     "func 0 \"main\" {\n"
-     "  %0 = input \"x\" : i32[3,50]\n"
-     "  %1 = const i32[] hex:43420f00\n"
-     "  %2 = mul(%0, %1) : i32[3,50]\n"
-     "  %3 = mul(%2, %1) : i32[3,50]\n"
-     "  %4 = lt(%3, %0) : bool[3,50]\n"
-     "  output \"y\" %4\n"
-     "}\n",
-     1,
-     1,
-     1,
-     {MLSYS_I32},
-     {2},
-     {{3, 50}}},
+#include "support/fuse_cases_integers.inc"
     {"a division by -0",
      "functions 1\n"
      "func 0 \"main\" {\n"

@@ -160,7 +160,9 @@ START_TEST(same_bits_portable) { same_bits_all(0); }
 END_TEST
 START_TEST(same_bits_avx2) { same_bits_all(1); }
 END_TEST
-START_TEST(same_bits_avx512) { same_bits_all(2); }
+START_TEST(same_bits_avx2_pairs) { same_bits_all(2); }
+END_TEST
+START_TEST(same_bits_avx512) { same_bits_all(3); }
 END_TEST
 
 /* A lane that needs the long reduction must not change its neighbours, nor the length of the array.
@@ -449,6 +451,7 @@ int main(void) {
     tcase_add_test(t, f64_against_mpfr);
     tcase_add_test(t, same_bits_portable);
     tcase_add_test(t, same_bits_avx2);
+    tcase_add_test(t, same_bits_avx2_pairs);
     tcase_add_test(t, same_bits_avx512);
     tcase_add_test(t, bits_do_not_depend_on_neighbours);
     tcase_add_test(t, special_values);

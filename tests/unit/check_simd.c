@@ -155,7 +155,9 @@ START_TEST(operations_portable) { all_operations(0); }
 END_TEST
 START_TEST(operations_avx2) { all_operations(1); }
 END_TEST
-START_TEST(operations_avx512) { all_operations(2); }
+START_TEST(operations_avx2_pairs) { all_operations(2); }
+END_TEST
+START_TEST(operations_avx512) { all_operations(3); }
 END_TEST
 
 /* ---- f16 and bf16, from their definitions -------------------------------------------------------
@@ -324,6 +326,7 @@ int main(void) {
     tcase_set_timeout(t, 60);
     tcase_add_test(t, operations_portable);
     tcase_add_test(t, operations_avx2);
+    tcase_add_test(t, operations_avx2_pairs);
     tcase_add_test(t, operations_avx512);
     tcase_add_test(t, narrow_formats_widen_exactly);
     tcase_add_test(t, narrowing_rounds_to_nearest_even);

@@ -46,27 +46,6 @@ void mlsi_c_refuse(mlsi_c_writer *w, const char *why) {
 static bool is_narrow(mlsys_dtype t) {
     return mlsi_dtype_is_float(t) && t != MLSYS_F32 && t != MLSYS_F64;
 }
-static bool is_f8(mlsys_dtype t) { return t == MLSYS_F8E4M3 || t == MLSYS_F8E5M2; }
-
-bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr) {
-    const mlsi_lx *x = &w->n->exprs[expr];
-    int64_t stride;
-    if (w->vector_var < 0) return false;
-    switch (x->kind) {
-    case MLSI_LX_CONST: return false;
-    case MLSI_LX_LET: return w->let_is_vector[x->ref];
-    case MLSI_LX_ACC: return w->acc_is_vector[x->ref];
-    case MLSI_LX_LOAD:
-        return mlsi_c_access_of(w->n, x->ref, x->index, w->vector_var) != MLSI_C_SAME;
-    case MLSI_LX_INDEX: return !mlsi_c_stride(w->n, x->index[0], w->vector_var, &stride) || stride;
-    default: break;
-    }
-    for (int i = 0; i < x->n_index; i++)
-        if (!mlsi_c_stride(w->n, x->index[i], w->vector_var, &stride) || stride) return true;
-    for (int i = 0; i < x->n_args; i++)
-        if (mlsi_c_varies(w, x->args[i])) return true;
-    return false;
-}
 
 /* ---- memory ----------------------------------------------------------------------------------------------- */
 
@@ -79,7 +58,7 @@ static void element(mlsi_c_writer *w, const mlsi_lx *x) {
     mlsi_text_add(w->out, is_narrow(x->dtype) ? "])" : "]");
 }
 
-static const char *load_name(mlsys_dtype t) {
+const char *mlsi_c_load_name(mlsys_dtype t) {
     switch (t) {
     case MLSYS_F32: return "vf_load";
     case MLSYS_F16: return "vf_load_f16";
@@ -93,7 +72,7 @@ static const char *load_name(mlsys_dtype t) {
 }
 
 static void load_lanes(mlsi_c_writer *w, const mlsi_lx *x) {
-    const char *name = load_name(x->dtype);
+    const char *name = mlsi_c_load_name(x->dtype);
     bool tail = w->mode == MLSI_C_TAIL,
          own = x->dtype == MLSYS_I8 || x->dtype == MLSYS_U8 || x->dtype == MLSYS_BOOL;
     if (!name) {
@@ -108,7 +87,7 @@ static void load_lanes(mlsi_c_writer *w, const mlsi_lx *x) {
 
 /* ---- ops ------------------------------------------------------------------------------------------------------ */
 
-static mlsys_dtype args_dtype(const mlsi_nest *n, const mlsi_lx *x) {
+mlsys_dtype mlsi_c_args_dtype(const mlsi_nest *n, const mlsi_lx *x) {
     return n->exprs[x->args[x->n_args - 1]].dtype;
 }
 
@@ -168,7 +147,7 @@ static void random_number(mlsi_c_writer *w, const mlsi_lx *x) {
 }
 
 static void op(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
-    mlsys_dtype from = args_dtype(w->n, x);
+    mlsys_dtype from = mlsi_c_args_dtype(w->n, x);
     mlsi_c_class c = mlsi_c_class_of(from);
     bool narrow = is_narrow(x->dtype) && x->op != MLSI_OP_SELECT && x->op != MLSI_OP_BITCAST &&
                   !mlsi_fault(MLSI_FAULT_C_ROUNDING);
@@ -179,7 +158,9 @@ static void op(mlsi_c_writer *w, const mlsi_lx *x, bool lanes) {
     if (narrow)
         mlsi_text_add(w->out, lanes ? "ml_vround_%s(" : "ml_round_%s(",
                       mlsi_dtype_get(x->dtype)->name);
-    if (x->op == MLSI_OP_CAST) {
+    if (lanes && mlsi_c_is_index_op(w, x)) {
+        mlsi_c_index_op(w, x);
+    } else if (x->op == MLSI_OP_CAST) {
         mlsi_c_cast(w, from, x->dtype, x->args[0]);
     } else if (x->op == MLSI_OP_SHIFT_LEFT || x->op == MLSI_OP_SHIFT_RIGHT) {
         shift(w, x);
@@ -278,77 +259,4 @@ void mlsi_c_value(mlsi_c_writer *w, int32_t expr) {
     } else {
         mlsi_c_scalar(w, expr); /* a name */
     }
-}
-
-/* ---- may this be in lanes? ---------------------------------------------------------------------------------------- */
-
-static bool value_fits(mlsi_c_writer *w, int32_t expr) {
-    const mlsi_lx *x = &w->n->exprs[expr];
-    int64_t stride;
-    if (!mlsi_c_varies(w, expr)) return true;
-    if (mlsi_c_class_of(x->dtype) == MLSI_C_F64 || x->dtype == MLSYS_I64 || x->dtype == MLSYS_I16 ||
-        is_f8(x->dtype))
-        return false;
-    switch (x->kind) {
-    case MLSI_LX_LOAD:
-        return load_name(x->dtype) &&
-               mlsi_c_access_of(w->n, x->ref, x->index, w->vector_var) == MLSI_C_UNIT;
-    case MLSI_LX_LET:
-    case MLSI_LX_ACC: return true;
-    case MLSI_LX_GUARD: /* one condition for all lanes */
-        for (int i = 0; i < 3; i++)
-            if (!mlsi_c_stride(w->n, x->index[i], w->vector_var, &stride) || stride) return false;
-        return value_fits(w, x->args[0]) && value_fits(w, x->args[1]);
-    case MLSI_LX_OP: break;
-    default: return false;
-    }
-    mlsys_dtype from = args_dtype(w->n, x);
-    bool texts = x->op == MLSI_OP_CAST ? mlsi_c_casts_in_lanes(from, x->dtype)
-                                       : mlsi_c_op(x->op, mlsi_c_class_of(from), true) != NULL;
-    for (int i = 0; texts && i < x->n_args; i++)
-        texts = value_fits(w, x->args[i]) &&
-                mlsi_c_class_of(w->n->exprs[x->args[i]].dtype) != MLSI_C_F64;
-    return texts;
-}
-
-static bool stmt_fits(mlsi_c_writer *w, const mlsi_ls *s) {
-    int64_t stride;
-    switch (s->kind) {
-    case MLSI_LS_LET:
-        w->let_is_vector[s->ref] = mlsi_c_varies(w, s->value);
-        return value_fits(w, s->value);
-    case MLSI_LS_STORE:
-        return mlsi_c_store_name(w->n->buffers[s->ref].dtype) && value_fits(w, s->value) &&
-               mlsi_c_access_of(w->n, s->ref, s->index, w->vector_var) == MLSI_C_UNIT;
-    case MLSI_LS_FOR:
-        if (!mlsi_c_stride(w->n, w->n->vars[s->var].extent, w->vector_var, &stride) || stride)
-            return false;
-        return mlsi_c_fits_lanes(w, s->body, w->vector_var);
-    case MLSI_LS_ACC: {
-        const mlsi_acc *a = &w->n->accs[s->ref];
-        w->acc_is_vector[s->ref] = true;
-        return a->dtype == MLSYS_F32 && a->kind <= MLSI_ACC_MIN &&
-               (a->init < 0 || value_fits(w, a->init));
-    }
-    case MLSI_LS_ADD:
-        if (!value_fits(w, s->value) || (s->value2 >= 0 && !value_fits(w, s->value2))) return false;
-        if (w->acc_is_vector[s->ref])
-            return mlsi_c_stride(w->n, s->index[0], w->vector_var, &stride) && stride == 0;
-        /* terms in lanes: one loop gives all positions, from 0 */
-        return w->n->accs[s->ref].dtype == MLSYS_F32 && w->n->accs[s->ref].kind <= MLSI_ACC_MIN &&
-               w->n->accs[s->ref].kind != MLSI_ACC_DOT &&
-               s->index[0] == w->n->vars[w->vector_var].code &&
-               w->n->accs[s->ref].count == w->n->vars[w->vector_var].extent;
-    default: return false;
-    }
-}
-
-bool mlsi_c_fits_lanes(mlsi_c_writer *w, int32_t first, int32_t var) {
-    int32_t outer = w->vector_var;
-    bool fits = true;
-    w->vector_var = var;
-    for (int32_t s = first; fits && s >= 0; s = w->n->stmts[s].next)
-        fits = stmt_fits(w, &w->n->stmts[s]);
-    w->vector_var = outer;
-    return fits;
 }

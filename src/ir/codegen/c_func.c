@@ -106,6 +106,7 @@ static void tasks(mlsi_c_writer *w) {
         mlsi_c_index(w, turns);
         mlsi_text_add(w->out, ";\n");
     }
+    mlsi_c_find_row(w, count ? chain[count - 1] : -1, inner);
     mlsi_c_body(w, inner);
     mlsi_text_add(w->out, "}\n");
 }
@@ -113,12 +114,13 @@ static void tasks(mlsi_c_writer *w) {
 mlsys_status mlsi_codegen_c(mlsi_nest *n, const char *name, mlsi_text *out) {
     mlsi_c_writer w = {.n = n, .out = out, .vector_var = -1};
     mlsys_status st = MLSI_NEW_N(n->alloc, n->n_lets + 1, &w.let_is_vector);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(n->alloc, n->n_lets + 1, &w.let_index);
     if (st == MLSYS_OK) st = MLSI_NEW_N(n->alloc, n->n_accs + 1, &w.acc_is_vector);
     if (st == MLSYS_OK) st = MLSI_NEW_N(n->alloc, n->n_accs + 1, &w.acc_in_lanes);
     if (st == MLSYS_OK) {
         mlsi_text_add(out,
-                      "/* %s */\nint64_t %s(mlsi_gen_args *a) {\nconst int stream = a->stream; "
-                      "(void)stream;\n",
+                      "/* %s */\nint64_t %s(mlsi_gen_args *a) {\nconst int stream = "
+                      "a->stream & 1, ahead = a->stream & 2; (void)stream, (void)ahead;\n",
                       n->name, name);
         declare_all(&w);
         tasks(&w);
@@ -126,6 +128,7 @@ mlsys_status mlsi_codegen_c(mlsi_nest *n, const char *name, mlsi_text *out) {
         st = w.status != MLSYS_OK ? w.status : n->status; /* an index that could not be made */
     }
     mlsi_mem_free(n->alloc, w.let_is_vector);
+    mlsi_mem_free(n->alloc, w.let_index);
     mlsi_mem_free(n->alloc, w.acc_is_vector);
     mlsi_mem_free(n->alloc, w.acc_in_lanes);
     return st;

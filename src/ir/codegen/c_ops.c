@@ -76,6 +76,28 @@ static const op_text texts[] = {
     {MLSI_OP_SELECT, "($0 ? $1 : $2)", "vf_select($0, $1, $2)", "($0 ? $1 : $2)", "($0 ? $1 : $2)"},
 };
 
+/* On i32 in lanes. */
+static const op_text int_texts[] = {
+    {MLSI_OP_NEG, NULL, "vi_sub(vi_zero(), $0)", NULL, NULL},
+    {MLSI_OP_NOT, NULL, "vi_xor($0, vi_set1(-1))", NULL, NULL},
+    {MLSI_OP_ADD, NULL, "vi_add($0, $1)", NULL, NULL},
+    {MLSI_OP_SUB, NULL, "vi_sub($0, $1)", NULL, NULL},
+    {MLSI_OP_MUL, NULL, "vi_mul($0, $1)", NULL, NULL},
+    {MLSI_OP_MAX, NULL, "vi_max($0, $1)", NULL, NULL},
+    {MLSI_OP_MIN, NULL, "vi_min($0, $1)", NULL, NULL},
+    {MLSI_OP_AND, NULL, "vi_and($0, $1)", NULL, NULL},
+    {MLSI_OP_OR, NULL, "vi_or($0, $1)", NULL, NULL},
+    {MLSI_OP_XOR, NULL, "vi_xor($0, $1)", NULL, NULL},
+    {MLSI_OP_EQ, NULL, "vi_eq($0, $1)", NULL, NULL},
+    {MLSI_OP_NE, NULL, "vm_not(vi_eq($0, $1))", NULL, NULL},
+    {MLSI_OP_LT, NULL, "vi_lt($0, $1)", NULL, NULL},
+    {MLSI_OP_LE, NULL, "vm_not(vi_gt($0, $1))", NULL, NULL},
+    {MLSI_OP_GT, NULL, "vi_gt($0, $1)", NULL, NULL},
+    {MLSI_OP_GE, NULL, "vm_not(vi_lt($0, $1))", NULL, NULL},
+    {MLSI_OP_CLAMP, NULL, "vi_min(vi_max($0, $1), $2)", NULL, NULL},
+    {MLSI_OP_SELECT, NULL, "vi_select($0, $1, $2)", NULL, NULL},
+};
+
 /* On truth values: scalars 0 or 1, lanes VM. */
 static const op_text bool_texts[] = {
     {MLSI_OP_NOT, "(!($0))", "vm_not($0)", NULL, NULL},
@@ -99,6 +121,10 @@ static const op_text *find(const op_text *t, size_t n, mlsi_op op) {
 
 const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector) {
     bool truth = class_of_args == MLSI_C_BOOL;
+    if (vector && class_of_args == MLSI_C_INT) {
+        const op_text *in_lanes = find(int_texts, sizeof int_texts / sizeof *int_texts, op);
+        return in_lanes ? in_lanes->lanes : NULL;
+    }
     const op_text *t = truth ? find(bool_texts, sizeof bool_texts / sizeof *bool_texts, op)
                              : find(texts, sizeof texts / sizeof *texts, op);
     if (!t) return NULL;
@@ -106,7 +132,7 @@ const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector) {
     switch (class_of_args) {
     case MLSI_C_F32: return vector ? t->lanes : t->f32;
     case MLSI_C_F64: return vector ? NULL : t->f64;
-    default: return vector ? NULL : t->integer;
+    default: return t->integer;
     }
 }
 
@@ -120,7 +146,8 @@ bool mlsi_c_casts_in_lanes(mlsys_dtype from, mlsys_dtype to) {
     mlsi_c_class a = mlsi_c_class_of(from), b = mlsi_c_class_of(to);
     if (to == MLSYS_F8E4M3 || to == MLSYS_F8E5M2) return false;
     if (a == MLSI_C_F32 && b == MLSI_C_F32) return true;
-    if (a == MLSI_C_BOOL && b == MLSI_C_F32) return true;
+    if (a == MLSI_C_BOOL && (b == MLSI_C_F32 || to == MLSYS_I32)) return true;
+    if (from == MLSYS_I32 && to == MLSYS_BOOL) return true;
     if (to == MLSYS_F32 && (from == MLSYS_I32 || from == MLSYS_I8 || from == MLSYS_U8)) return true;
     return a == MLSI_C_F32 && b == MLSI_C_BOOL;
 }
@@ -128,10 +155,13 @@ bool mlsi_c_casts_in_lanes(mlsys_dtype from, mlsys_dtype to) {
 static void in_lanes(mlsi_c_writer *w, mlsys_dtype from, mlsys_dtype to, int32_t arg) {
     mlsi_c_class a = mlsi_c_class_of(from), b = mlsi_c_class_of(to);
     const char *open = "", *close = "";
-    if (b == MLSI_C_BOOL && a != MLSI_C_BOOL) open = "vf_ne(", close = ", vf_zero())";
+    if (b == MLSI_C_BOOL && a == MLSI_C_F32) open = "vf_ne(", close = ", vf_zero())";
+    if (b == MLSI_C_BOOL && a == MLSI_C_INT) open = "vm_not(vi_eq(", close = ", vi_zero()))";
     if (a == MLSI_C_BOOL && b == MLSI_C_F32)
         open = "vf_select(", close = ", vf_set1(1.0f), vf_zero())";
-    if (a == MLSI_C_INT) open = "vi_cvt_f(", close = ")";
+    if (a == MLSI_C_BOOL && b == MLSI_C_INT)
+        open = "vi_select(", close = ", vi_set1(1), vi_zero())";
+    if (a == MLSI_C_INT && b == MLSI_C_F32) open = "vi_cvt_f(", close = ")";
     mlsi_text_add(w->out, "%s", open);
     mlsi_c_value(w, arg);
     mlsi_text_add(w->out, "%s", close);

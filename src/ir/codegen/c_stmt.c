@@ -247,6 +247,7 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
         mlsi_text_add(w->out,
                       "int64_t v_%s = 0;\nfor (; v_%s + VF_LANES <= n_%s; v_%s += VF_LANES) {\n", v,
                       v, v, v);
+        if (!cut) mlsi_c_ahead(w, s);
         lanes_body(w, first, MLSI_C_FULL);
         mlsi_text_add(w->out, "}\nif (%sv_%s < n_%s) {\nconst int m = (int)(n_%s - v_%s);\n",
                       mlsi_fault(MLSI_FAULT_C_TAIL) ? "0 && " : "", v, v, v, v);
@@ -353,8 +354,9 @@ static void stmt(mlsi_c_writer *w, int32_t i) {
     switch (s->kind) {
     case MLSI_LS_FOR: loop(w, s); break;
     case MLSI_LS_LET: {
-        bool vector = w->mode != MLSI_C_SCALAR && mlsi_c_varies(w, s->value);
-        w->let_is_vector[s->ref] = vector;
+        mlsi_c_define_let(w, s);
+        bool vector = w->let_is_vector[s->ref];
+        if (w->let_index[s->ref] >= 0) break;
         mlsi_text_add(w->out,
                       "const %s x_%s = ", mlsi_c_register_type(w->n->lets[s->ref].dtype, vector),
                       w->n->lets[s->ref].name);

@@ -16,9 +16,13 @@ typedef struct mlsi_c_writer {
     int32_t vector_var;   /* of the vector loop around, -1 = none */
     bool lanes_are_terms; /* the vector loop is a reduction's: lane number u of 128 */
     bool *let_is_vector;  /* per let */
-    bool *acc_is_vector;  /* per accumulator: one per lane of the vector loop */
-    bool *acc_in_lanes;   /* per accumulator: terms come in lanes */
+    int32_t
+        *let_index; /* per let: the INDEX that it names without being in a register, -1 = none */
+    bool *acc_is_vector; /* per accumulator: one per lane of the vector loop */
+    bool *acc_in_lanes;  /* per accumulator: terms come in lanes */
     mlsys_status status;
+    int32_t row_var, row_first,
+        row_last; /* of a kernel of rows: its task variable, first and last loop; -1 */
 } mlsi_c_writer;
 
 /* Registers: float for f32 and narrower, double, int64_t, and int for bool; in lanes VF, VI and VM. */
@@ -43,10 +47,23 @@ mlsi_c_access mlsi_c_access_of(const mlsi_nest *n, int32_t buffer, const int64_t
 /* c_expr.c */
 void mlsi_c_value(mlsi_c_writer *w, int32_t expr);  /* in the mode's register type */
 void mlsi_c_scalar(mlsi_c_writer *w, int32_t expr); /* as a scalar whatever the mode */
+const char *mlsi_c_load_name(mlsys_dtype t);        /* the call that loads lanes; NULL = none */
+mlsys_dtype mlsi_c_args_dtype(const mlsi_nest *n, const mlsi_lx *x);
+
+/* c_lanes.c */
 /* Can everything that a statement list computes be in lanes of var? */
 bool mlsi_c_fits_lanes(mlsi_c_writer *w, int32_t first, int32_t var);
 /* Does an expression's value differ between the lanes? */
 bool mlsi_c_varies(const mlsi_c_writer *w, int32_t expr);
+/* What a LET is in the loops around it: in lanes, or a name for an index. */
+void mlsi_c_define_let(mlsi_c_writer *w, const mlsi_ls *s);
+/* A comparison or a cast of numbers that count lanes, and its text. */
+bool mlsi_c_is_index_op(const mlsi_c_writer *w, const mlsi_lx *x);
+void mlsi_c_index_op(mlsi_c_writer *w, const mlsi_lx *x);
+
+/* c_ahead.c */
+void mlsi_c_find_row(mlsi_c_writer *w, int32_t row_var, int32_t body);
+void mlsi_c_ahead(mlsi_c_writer *w, const mlsi_ls *loop); /* inside a loop over whole registers */
 
 /* c_stmt.c: the statements of a body. */
 void mlsi_c_body(mlsi_c_writer *w, int32_t first);
