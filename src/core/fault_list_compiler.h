@@ -189,3 +189,9 @@ MLSI_FAULT_ROW(C_TASKS, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "tasks are numbered by the extent of the first loop only")
 MLSI_FAULT_ROW(C_WORK, "src/ir/codegen/c_func.c", "unit/check_fuse",
                "rows of local memory lie on each other")
+MLSI_FAULT_ROW(HOIST_CHECKS, "src/ir/passes/hoist.c", "unit/check_hoist",
+               "what may fail moves out of a loop that may have no turn")
+MLSI_FAULT_ROW(HOIST_CARRIED, "src/ir/passes/hoist.c", "unit/check_hoist",
+               "what a loop changes counts as the same in every turn")
+MLSI_FAULT_ROW(HOIST_OPERAND, "src/ir/passes/hoist.c", "unit/check_hoist",
+               "a loop gets one moved value in the place of another")

@@ -45,8 +45,14 @@ typedef struct mlsi_routine {
     mlsi_slot *slots;
     int64_t n_slots, cap_slots;
     int64_t n_operands;
-    int32_t *alias_input; /* per output: the donated input whose memory it is, or -1 */
+    int32_t *
+        alias_input; /* per output: the input whose memory it is (donated, or handed on by a loop's body), or -1 */
 } mlsi_routine;
+
+/* Carried value i of a loop with this body stays as and where it is. */
+static inline bool mlsi_hands_on(const mlsi_routine *body, int i) {
+    return body->alias_input[i] == i;
+}
 
 /* The one kernel that a fused function is: its loops and the code made of them. */
 typedef struct mlsi_generated {
