@@ -195,3 +195,9 @@ MLSI_FAULT_ROW(HOIST_CARRIED, "src/ir/passes/hoist.c", "unit/check_hoist",
                "what a loop changes counts as the same in every turn")
 MLSI_FAULT_ROW(HOIST_OPERAND, "src/ir/passes/hoist.c", "unit/check_hoist",
                "a loop gets one moved value in the place of another")
+MLSI_FAULT_ROW(INVARIANT_MEMORY, "src/ir/loop/invariant.c", "unit/check_invariant",
+               "an element that a loop writes is read before it")
+MLSI_FAULT_ROW(INVARIANT_TERMS, "src/ir/loop/invariant.c", "unit/check_invariant",
+               "a reduction is read before the loop that gives it terms")
+MLSI_FAULT_ROW(INVARIANT_EMPTY, "src/ir/loop/invariant.c", "unit/check_invariant",
+               "what only an iteration reads is read before a loop that may have none")

@@ -2,6 +2,7 @@
 #include "run/program.h"
 
 #include "core/trace.h"
+#include "ir/loop/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,6 +57,7 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     const mlsi_func *f = &p->graph.funcs[func];
     mlsys_status st = mlsi_lower_func(&p->graph, flat, f->name, &k->nest);
     if (st == MLSYS_OK && !has_own_loops(f)) st = mlsi_codegen_schedule(&k->nest);
+    if (st == MLSYS_OK) st = mlsi_nest_move_invariants(&k->nest);
     if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &k->nest);
     f = &p->graph.funcs[func]; /* the proof may have moved them */
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&k->nest, &k->tasks);
