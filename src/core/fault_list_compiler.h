@@ -201,3 +201,5 @@ MLSI_FAULT_ROW(INVARIANT_TERMS, "src/ir/loop/invariant.c", "unit/check_invariant
                "a reduction is read before the loop that gives it terms")
 MLSI_FAULT_ROW(INVARIANT_EMPTY, "src/ir/loop/invariant.c", "unit/check_invariant",
                "what only an iteration reads is read before a loop that may have none")
+MLSI_FAULT_ROW(PLAN_ORDERS, "src/run/plan.c", "unit/check_plan",
+               "of the orders in which few buffers can be placed only some are tried")

@@ -123,6 +123,7 @@ typedef struct mlsi_interval {
     uint64_t offset;     /* result */
 } mlsi_interval;
 enum { MLSI_PLAN_ALIGN = 64 };
+enum { MLSI_PLAN_EXACT = 8 }; /* so many intervals with bytes are planned optimally */
 /* Offsets such that intervals that overlap in time do not overlap in memory, and the total. scratch has
  * mlsi_plan_scratch(n) entries. reuse false gives every interval memory of its own. Errors SHAPE when the
  * total does not fit 63 bits. */
