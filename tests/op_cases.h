@@ -265,8 +265,8 @@ OP_CASE(pool, "F", "T[1,2,7,5]:finite",
         "kind=average, kernel=[3,2], strides=[2,2], pads=[1,1,1,1], count_pad=true", 1)
 OP_CASE(pool, "F", "T[1,2,8,5]:finite",
         "kind=average, kernel=[3,2], strides=[3,2], pads=[1,1,0,0], ceil_mode=true", 1)
-OP_CASE(pool, "F", "T[1,2,9,6]:finite",
-        "kind=average, kernel=[3,3], strides=[2,3], pads=[1,0,1,2]", 1)
+OP_CASE(pool, "F", "T[1,2,9,6]:finite", "kind=average, kernel=[3,3], strides=[2,3], pads=[1,0,1,2]",
+        1)
 OP_CASE(pool, "N", "T[2,1,13]:finite", "kind=sum, kernel=[3], dilations=[2], pads=[2,2]", 1)
 OP_CASE(pool, "F", "T[2,3,6,5]:finite", "kernel=[2,2], strides=[2,2]", 1)
 OP_CASE(pool, "F", "T[1,2,7,9]:finite", "kernel=[2,3], strides=[2,3], pads=[1,1,0,2]", 1)

@@ -245,3 +245,17 @@ MLSI_FAULT_ROW(BLOCK_NEVER, "src/run/generate.c", "unit/check_fuse",
                "without a compiler functions run as their steps")
 MLSI_FAULT_ROW(BLOCK_JIT, "src/run/generate.c", "unit/check_fuse",
                "a compiler is started for the smallest program")
+MLSI_FAULT_ROW(HOIST_CHECKS, "src/ir/passes/hoist.c", "unit/check_hoist",
+               "what may fail moves out of a loop that may have no turn")
+MLSI_FAULT_ROW(HOIST_CARRIED, "src/ir/passes/hoist.c", "unit/check_hoist",
+               "what a loop changes counts as the same in every turn")
+MLSI_FAULT_ROW(HOIST_OPERAND, "src/ir/passes/hoist.c", "unit/check_hoist",
+               "a loop gets one moved value in the place of another")
+MLSI_FAULT_ROW(INVARIANT_MEMORY, "src/ir/loop/invariant.c", "unit/check_invariant",
+               "an element that a loop writes is read before it")
+MLSI_FAULT_ROW(INVARIANT_TERMS, "src/ir/loop/invariant.c", "unit/check_invariant",
+               "a reduction is read before the loop that gives it terms")
+MLSI_FAULT_ROW(INVARIANT_EMPTY, "src/ir/loop/invariant.c", "unit/check_invariant",
+               "what only an iteration reads is read before a loop that may have none")
+MLSI_FAULT_ROW(PLAN_ORDERS, "src/run/plan.c", "unit/check_plan",
+               "of the orders in which few buffers can be placed only some are tried")

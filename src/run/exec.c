@@ -15,7 +15,8 @@ static mlsys_status run_routine(const exec *x, int32_t index, char *arena);
 /* The scratch of a routine that needs none: its empty tensors have an address all the same. */
 static _Alignas(MLSI_PLAN_ALIGN) char nothing[MLSI_PLAN_ALIGN];
 
-/* Layout of a while node's work: predicate, next values, then the larger of the two arenas. */
+/* Layout of a while node's work: predicate, next values of what changes, then the larger of the two
+ * arenas. */
 mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
                                      const mlsi_view *operands, uint64_t *out) {
     *out = 0;
@@ -31,7 +32,8 @@ mlsys_status mlsi_control_work_bytes(const mlsi_bound *b, const mlsi_node *node,
     if (node->op == MLSI_OP_IF) return MLSYS_OK;
     *out += MLSI_PLAN_ALIGN; /* below 2^63 + 64 */
     for (int i = 0; i < node->n_out; i++)
-        if (!mlsi_add_u64(*out, mlsi_plan_align(mlsi_view_bytes(&operands[node->n_in + i])), out))
+        if (!mlsi_hands_on(&b->program->routines[c->fn2], i) &&
+            !mlsi_add_u64(*out, mlsi_plan_align(mlsi_view_bytes(&operands[node->n_in + i])), out))
             return mlsi_fail(MLSYS_E_SHAPE, "program: while carries more than 2^64 bytes");
     return MLSYS_OK;
 }
@@ -69,11 +71,14 @@ static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
 
 static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
+    const mlsi_routine *body = &x->p->routines[c->fn2];
     char *next[MLSI_MAX_OPERANDS], *at = (char *)a->work + MLSI_PLAN_ALIGN;
     for (int i = 0; i < a->n_out; i++) {
+        memcpy(a->out[i].data, a->in[i].data, mlsi_view_bytes(&a->out[i]));
+        next[i] = NULL;
+        if (mlsi_hands_on(body, i)) continue;
         next[i] = at;
         at += mlsi_plan_align(mlsi_view_bytes(&a->out[i]));
-        memcpy(a->out[i].data, a->in[i].data, mlsi_view_bytes(&a->out[i]));
     }
     char *flag = a->work;
     for (;;) {
@@ -81,7 +86,7 @@ static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
         if (!*flag) return MLSYS_OK;
         MLSI_TRY(call_routine(x, (int32_t)c->fn2, a->out, next, at));
         for (int i = 0; i < a->n_out; i++)
-            memcpy(a->out[i].data, next[i], mlsi_view_bytes(&a->out[i]));
+            if (next[i]) memcpy(a->out[i].data, next[i], mlsi_view_bytes(&a->out[i]));
     }
 }
 

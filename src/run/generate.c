@@ -3,6 +3,7 @@
 
 #include "core/faults.h"
 #include "core/trace.h"
+#include "ir/loop/schedule.h"
 #include "run/tune.h"
 
 #include <stdio.h>
@@ -25,7 +26,8 @@ static bool has_own_loops(const mlsi_func *f) {
 }
 
 mlsys_status mlsi_generate_schedule(const mlsi_func *f, mlsi_nest *n) {
-    return has_own_loops(f) ? MLSYS_OK : mlsi_codegen_schedule(n);
+    if (!has_own_loops(f)) MLSI_TRY(mlsi_codegen_schedule(n));
+    return mlsi_nest_move_invariants(n);
 }
 
 static void kernel_name(int32_t func, char *name, size_t size) {
@@ -80,6 +82,7 @@ static mlsys_status replay(mlsi_program *p, int32_t func, int32_t flat, mlsi_gen
     mlsi_text_init(&made.text, a);
     mlsys_status st = mlsi_nest_copy(&k->nest, &made.nest);
     if (st == MLSYS_OK) st = mlsi_schedule_apply(&made.nest, schedule);
+    if (st == MLSYS_OK) st = mlsi_nest_move_invariants(&made.nest);
     if (st == MLSYS_OK) st = mlsi_nest_verify(&made.nest);
     if (st == MLSYS_OK) st = accept(p, flat, &made);
     if (st == MLSYS_OK) st = write_c(&made, func);

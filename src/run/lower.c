@@ -188,6 +188,7 @@ static mlsys_status place_values(lowering *lo) {
         const mlsi_value_def *def = &f->values[v];
         if (def->kind == MLSI_VALUE_INPUT) {
             MLSI_TRY(add_slot(lo, MLSI_SLOT_INPUT, def->index, v, 0));
+            if (lo->output_of[v] >= 0) r->alias_input[lo->output_of[v]] = def->index;
         } else if (def->kind == MLSI_VALUE_CONST) {
             MLSI_TRY(add_slot(lo, MLSI_SLOT_CONST, def->index, v, 0));
         } else if (is_view_node(lo, &f->nodes[def->index])) {

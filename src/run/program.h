@@ -45,8 +45,14 @@ typedef struct mlsi_routine {
     mlsi_slot *slots;
     int64_t n_slots, cap_slots;
     int64_t n_operands;
-    int32_t *alias_input; /* per output: the donated input whose memory it is, or -1 */
+    int32_t *
+        alias_input; /* per output: the input whose memory it is (donated, or handed on by a loop's body), or -1 */
 } mlsi_routine;
+
+/* Carried value i of a loop with this body stays as and where it is. */
+static inline bool mlsi_hands_on(const mlsi_routine *body, int i) {
+    return body->alias_input[i] == i;
+}
 
 /* The one kernel that a fused function is: its loops and the code made of them. */
 typedef struct mlsi_generated {
@@ -125,6 +131,7 @@ typedef struct mlsi_interval {
     uint64_t offset;     /* result */
 } mlsi_interval;
 enum { MLSI_PLAN_ALIGN = 64 };
+enum { MLSI_PLAN_EXACT = 8 }; /* so many intervals with bytes are planned optimally */
 /* Offsets such that intervals that overlap in time do not overlap in memory, and the total. scratch has
  * mlsi_plan_scratch(n) entries. reuse false gives every interval memory of its own. Errors SHAPE when the
  * total does not fit 63 bits. */

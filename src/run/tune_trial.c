@@ -1,6 +1,8 @@
 /* One kernel on the bench: candidates are made, proved, compiled, run, compared, timed. */
 #include "run/tune.h"
 
+#include "ir/loop/schedule.h"
+
 #include "core/faults.h"
 #include "core/hash.h"
 #include "core/op_attrs.h"
@@ -23,6 +25,7 @@ static mlsys_status write_candidate(mlsi_tune_bench *b, mlsi_tune_candidate *c, 
     MLSI_TRY(mlsi_nest_copy(&b->nest, &k->nest));
     if (c->schedule) {
         MLSI_TRY(mlsi_schedule_apply(&k->nest, c->schedule));
+        MLSI_TRY(mlsi_nest_move_invariants(&k->nest));
         MLSI_TRY(mlsi_tune_prove(b, &k->nest));
     } else {
         MLSI_TRY(mlsi_generate_schedule(&b->graph.funcs[b->source], &k->nest));

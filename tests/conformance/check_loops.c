@@ -73,11 +73,53 @@ START_TEST(what_is_several_nests_is_listed) {
 }
 END_TEST
 
+/* An element of an operand. */
+static bool loads(const mlsi_nest *n, int32_t value) {
+    const mlsi_lx *x = &n->exprs[value];
+    if (x->kind == MLSI_LX_LOAD) return n->buffers[x->ref].scope == MLSI_SCOPE_INPUT;
+    for (int64_t i = 0; x->kind == MLSI_LX_LET && i < n->n_stmts; i++)
+        if (n->stmts[i].kind == MLSI_LS_LET && n->stmts[i].ref == x->ref)
+            return loads(n, n->stmts[i].value);
+    for (int i = 0; i < x->n_args; i++)
+        if (loads(n, x->args[i])) return true;
+    return false;
+}
+
+static bool refuses_data(const mlsi_nest *n) {
+    for (int64_t i = 0; i < n->n_stmts; i++)
+        if (n->stmts[i].kind == MLSI_LS_BIND && !n->stmts[i].clamp && loads(n, n->stmts[i].value))
+            return true;
+    return false;
+}
+
+/* Whose loops hold an index from data that must lie in a range, has the trait of it; passes rely on that. */
+START_TEST(what_may_fail_says_so) {
+    bool seen[MLSI_OP_COUNT] = {false};
+    mlsi_ctx *ctx = op_ctx_new();
+    for (int i = 0; i < op_case_count; i++) {
+        op_variant v;
+        for (int k = 0; op_case_variant(&op_cases[i], k, NULL, &v); k++) {
+            lc_call *w = lc_lower(ctx, &v, LC_FIXED);
+            for (int p = 0; w->built && w->st == MLSYS_OK && p < w->c.n_parts; p++)
+                seen[v.op] |= refuses_data(&w->c.parts[p].n);
+            lc_free(w);
+            free(w);
+        }
+    }
+    for (int op = 0; op < MLSI_OP_COUNT; op++) {
+        bool says = (mlsi_op_get((mlsi_op)op)->traits & MLSI_TRAIT_CHECKS_DATA) != 0;
+        ck_assert_msg(says == seen[op], "%s", mlsi_op_name((mlsi_op)op));
+    }
+    op_ctx_free(ctx);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("loops");
     TCase *tc = tcase_create("op cases");
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, what_is_several_nests_is_listed);
+    tcase_add_test(tc, what_may_fail_says_so);
     tcase_add_loop_test(tc, loops_give_the_bits_of_the_reference, 0, op_case_count);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);

@@ -180,7 +180,7 @@ static void abort_refused(mlsi_program *p, int32_t func) {
     OK(mlsi_flatten_func(&p->graph, func, &flat));
     const int32_t before = (int32_t)p->graph.n_funcs - (flat != func);
     mlsys_status st = mlsi_lower_func(&p->graph, flat, "fused", &n);
-    if (st == MLSYS_OK) st = mlsi_codegen_schedule(&n);
+    if (st == MLSYS_OK) st = mlsi_generate_schedule(&p->graph.funcs[func], &n);
     if (st == MLSYS_OK) st = mlsi_prove_nest(p, flat, &n);
     if (st == MLSYS_OK) st = mlsi_codegen_c(&n, "kernel", &t);
     if (st != MLSYS_OK) snprintf(why, sizeof why, "%s", mlsys_last_error());

@@ -1,4 +1,4 @@
-/* The memory plan: no two live buffers overlap, and how close the greedy choice comes to the optimum. */
+/* The memory plan: no two live buffers overlap, and how close the total comes to the optimum. */
 #include "run/program.h"
 #include "support/random.h"
 #include "support/require.h"
@@ -10,7 +10,7 @@
 
 enum { MOST = 64 };
 
-static int32_t scratch[8 * MOST + 8];
+static int32_t scratch[9 * MOST + 8];
 
 static bool together(const mlsi_interval *a, const mlsi_interval *b) {
     return a->first <= b->last && b->first <= a->last;
@@ -46,7 +46,19 @@ static uint64_t load(const mlsi_interval *items, int n) {
     return most;
 }
 
-/* The rule of plan.c, word for word and slowly. */
+/* The most bytes that are ever alive with one interval, itself included. */
+static uint64_t company(const mlsi_interval *items, int n) {
+    uint64_t most = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t sum = items[i].bytes;
+        for (int j = 0; j < n; j++)
+            if (j != i && together(&items[i], &items[j])) sum += items[j].bytes;
+        if (items[i].bytes && sum > most) most = sum;
+    }
+    return most;
+}
+
+/* The first rule of plan.c, word for word and slowly. */
 static uint64_t slow_plan(mlsi_interval *items, int n) {
     bool placed[MOST] = {false};
     uint64_t total = 0;
@@ -88,7 +100,9 @@ static void random_items(test_random *r, mlsi_interval *items, int n) {
     }
 }
 
+/* By size where that is optimal, never worse, and under the bound that is stated. */
 START_TEST(plan_follows_its_rule) {
+    int better = 0;
     test_random r = test_random_seed("plan_follows_its_rule", 21);
     for (int trial = 0; trial < 3000; trial++) {
         mlsi_interval items[MOST], slow[MOST];
@@ -99,13 +113,15 @@ START_TEST(plan_follows_its_rule) {
         REQUIRE(mlsi_plan(items, scratch, n, true, &total) == MLSYS_OK);
         check_apart(items, n, total);
         uint64_t want = slow_plan(slow, n);
-        if (total != want)
+        if (total > want || (want == load(items, n) && total != want))
             ck_abort_msg("total %llu, by the rule %llu", (unsigned long long)total,
                          (unsigned long long)want);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n && want == load(items, n); i++)
             REQUIRE(items[i].offset == slow[i].offset);
-        REQUIRE(total >= load(items, n));
+        REQUIRE(total >= load(items, n) && total <= 2 * company(items, n));
+        better += total < want;
     }
+    ck_assert_int_gt(better, 0); /* another order was taken somewhere */
 }
 END_TEST
 
@@ -142,26 +158,45 @@ static uint64_t best_of_orders(mlsi_interval *items, int n, int placed, uint64_t
 
 START_TEST(plan_against_the_optimum) {
     test_random r = test_random_seed("plan_against_the_optimum", 22);
-    int optimal = 0, trials = 400;
-    double sum = 0, worst = 1;
+    int by_size = 0, trials = 400;
     for (int trial = 0; trial < trials; trial++) {
-        mlsi_interval items[MOST];
-        int n = (int)test_int(&r, 2, 7);
+        mlsi_interval items[MOST], slow[MOST];
+        int n = (int)test_int(&r, 2, MLSI_PLAN_EXACT);
         uint64_t total;
         random_items(&r, items, n);
+        memcpy(slow, items, sizeof items);
         REQUIRE(mlsi_plan(items, scratch, n, true, &total) == MLSYS_OK);
-        uint64_t best = best_of_orders(items, n, 0, 0, total + 1);
-        if (best > total) best = total;
-        REQUIRE(best >= load(items, n) && total >= best);
-        double ratio = best ? (double)total / (double)best : 1;
-        optimal += total == best;
+        check_apart(items, n, total);
+        uint64_t best = best_of_orders(items, n, 0, 0, UINT64_MAX);
+        if (total != best)
+            ck_abort_msg("total %llu, the optimum is %llu", (unsigned long long)total,
+                         (unsigned long long)best);
+        by_size += slow_plan(slow, n) == best;
+    }
+    printf("by size alone %d of %d plans are optimal\n", by_size, trials);
+    ck_assert_int_lt(by_size, trials); /* else nothing was tested */
+}
+END_TEST
+
+/* The optimum of more than a few is not looked for, but what is known of it holds. */
+START_TEST(many_buffers_come_close) {
+    test_random r = test_random_seed("many_buffers_come_close", 24);
+    double sum = 0, by_size = 0, worst = 1;
+    int trials = 300;
+    for (int trial = 0; trial < trials; trial++) {
+        mlsi_interval items[MOST], slow[MOST];
+        uint64_t total;
+        random_items(&r, items, MOST);
+        memcpy(slow, items, sizeof items);
+        REQUIRE(mlsi_plan(items, scratch, MOST, true, &total) == MLSYS_OK);
+        double ratio = (double)total / (double)load(items, MOST);
         sum += ratio;
+        by_size += (double)slow_plan(slow, MOST) / (double)load(items, MOST);
         if (ratio > worst) worst = ratio;
     }
-    printf("greedy plan: optimal in %d of %d, %.4f of the optimum on average, %.3f at worst\n",
-           optimal, trials, sum / trials, worst);
-    ck_assert_int_ge(optimal, trials * 9 / 10);
-    ck_assert(worst <= 1.5);
+    printf("%d buffers: %.4f of the load on average (by size alone %.4f), %.3f at worst\n", MOST,
+           sum / trials, by_size / trials, worst);
+    ck_assert(sum < by_size && worst <= 1.25);
 }
 END_TEST
 
@@ -220,6 +255,7 @@ int main(void) {
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, plan_follows_its_rule);
     tcase_add_test(tc, plan_against_the_optimum);
+    tcase_add_test(tc, many_buffers_come_close);
     tcase_add_test(tc, without_reuse_nothing_is_shared);
     tcase_add_test(tc, totals_do_not_wrap);
     tcase_add_test(tc, long_programs_plan_quickly);

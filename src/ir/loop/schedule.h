@@ -80,6 +80,9 @@ mlsys_status mlsi_schedule_rfactor(mlsi_nest *n, const char *loop);
 mlsys_status mlsi_schedule_tensorize(mlsi_nest *n, const char *i, const char *j, const char *k,
                                      const char *name);
 
+/* No schedule: lets that do not change in a loop are evaluated before it (invariant.c), wherever that is legal. */
+mlsys_status mlsi_nest_move_invariants(mlsi_nest *n);
+
 /* ---- programs ------------------------------------------------------------------------------------------- */
 
 void mlsi_schedule_init(mlsi_schedule *s, mlsi_alloc *a);

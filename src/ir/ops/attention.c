@@ -293,7 +293,7 @@ const mlsi_op_def mlsi_op_def_attention = {
     .min_out = 1,
     .max_out = 2,
     .operands = "q, k, v, mask?, kv_len?",
-    .traits = MLSI_TRAIT_DIFFERENTIABLE,
+    .traits = MLSI_TRAIT_DIFFERENTIABLE | MLSI_TRAIT_CHECKS_DATA,
     .narrow = MLSI_NARROW_COMPUTES,
     .narrow_keeps = 1u << 3, /* the mask */
 

@@ -90,7 +90,9 @@ enum {
     MLSI_TRAIT_VIEW = 4, /* result can be a view of operand 0 */
     MLSI_TRAIT_DIFFERENTIABLE = 8,
     MLSI_TRAIT_CREATION = 16, /* no data inputs */
-    MLSI_TRAIT_CONTROL = 32
+    MLSI_TRAIT_CONTROL = 32,
+    MLSI_TRAIT_CHECKS_DATA =
+        64 /* a run may fail by what its operands hold: an index out of range */
 };
 
 /* What mixed precision does with the f32 operands of an op (ir/passes/narrow.c). */

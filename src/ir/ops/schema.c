@@ -86,6 +86,7 @@ static void add_traits(const mlsi_op_def *def, mlsi_text *out) {
         {MLSI_TRAIT_DIFFERENTIABLE, "differentiable"},
         {MLSI_TRAIT_CREATION, "creates data"},
         {MLSI_TRAIT_CONTROL, "control"},
+        {MLSI_TRAIT_CHECKS_DATA, "a run may fail by what its operands hold"},
     };
     mlsi_text_add(out, "## Properties\n\n- %s\n",
                   def->decompose ? "composite: has a decomposition into primitives" : "primitive");

@@ -2,7 +2,8 @@
  *  - before an operand whose kernel wants contiguous memory (when a faster row, or any row, asks),
  *  - before a reshape of memory that is not contiguous,
  *  - for an output that is an input, a constant, a view, or another output's value: each output owns
- *    contiguous memory (a donated input's own output is the exception, found by the planner). The copy of a
+ *    contiguous memory (exceptions: a donated input's own output, found by the planner; what the body of a loop
+ *    hands on as it came). The copy of a
  *    view of what a node has made follows the view at once: later, and both would be alive till the end. */
 #include "core/faults.h"
 #include "ir/passes/passes.h"
@@ -14,6 +15,7 @@ typedef struct layout_state {
     int64_t cap, done;
     int32_t *output_of; /* per old value: an output that it is, plus 1; 0 = none */
     int32_t *own;       /* per output: its copy, 0 = none yet (no copy is value 0) */
+    bool is_body;       /* the function is the body of loops and nothing else */
 } layout_state;
 
 static mlsys_status refresh(mlsi_rewrite *rw) {
@@ -106,6 +108,7 @@ static mlsys_status own_output(mlsi_rewrite *rw, int64_t i, int32_t *value) {
     int32_t v = *value;
     if (mlsi_fault(MLSI_FAULT_LAYOUT_OUTPUT) && i) v = f->outputs[0].value;
     if (s->own[i]) return *value = s->own[i], MLSYS_OK;
+    if (s->is_body && f->inputs[i] == v) return MLSYS_OK;
     bool own = node && !(mlsi_op_get(node->op)->traits & MLSI_TRAIT_VIEW);
     for (int64_t j = 0; own && j < i; j++)
         own = f->outputs[j].value != v;
@@ -113,8 +116,22 @@ static mlsys_status own_output(mlsi_rewrite *rw, int64_t i, int32_t *value) {
     return mlsi_build_node(rw->g, rw->func, MLSI_OP_COPY, NULL, 1, &v, 1, value);
 }
 
+static bool is_body(const mlsi_graph *g, int32_t func) {
+    bool is = false;
+    for (int64_t f = 0; f < g->n_funcs; f++)
+        for (int64_t i = 0; i < g->funcs[f].n_nodes; i++) {
+            const mlsi_node *node = &g->funcs[f].nodes[i];
+            const mlsi_attr_control *c = node->attrs;
+            bool loop = node->op == MLSI_OP_WHILE;
+            if (!loop && node->op != MLSI_OP_IF && node->op != MLSI_OP_CALL) continue;
+            if (c->fn1 == func || (!loop && node->op == MLSI_OP_IF && c->fn2 == func)) return false;
+            is |= loop && c->fn2 == func;
+        }
+    return is;
+}
+
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func) {
-    layout_state s = {0};
+    layout_state s = {.is_body = func > 0 && is_body(p->g, func)};
     const mlsi_func *f = &p->g->funcs[func];
     mlsys_status st = MLSI_NEW_N(p->g->alloc, f->n_values + 1, &s.output_of);
     if (st == MLSYS_OK) st = MLSI_NEW_N(p->g->alloc, f->n_outputs + 1, &s.own);

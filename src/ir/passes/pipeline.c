@@ -15,6 +15,7 @@ const mlsi_pass mlsi_pipeline[] = {
     {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
     {"cse2", mlsi_pass_cse, false, "cse, after decompose"},
     {"dce", mlsi_pass_dce, false, "nodes nobody reads go"},
+    {"hoist", mlsi_pass_hoist, false, "what does not change in a loop is computed before it"},
     {"fuse", mlsi_pass_fuse, false,
      "neighbours that share their loops become a function that is one kernel"},
     {"layout", mlsi_pass_layout, true,

@@ -31,7 +31,8 @@ typedef enum mlsi_reason {
     MLSI_BY_FOLDED,     /* a constant: what the reference makes of the old node's constants */
     MLSI_BY_DECOMPOSED, /* the old op's decomposition over the new operands */
     MLSI_BY_INLINED,    /* the body of the function that the old node calls */
-    MLSI_BY_GROUPED     /* a call whose body over the arguments is the old nodes: fusion */
+    MLSI_BY_GROUPED,    /* a call whose body over the arguments is the old nodes: fusion */
+    MLSI_BY_MOVED       /* a loop that carries more: what its body computed anew in each turn */
 } mlsi_reason;
 
 typedef struct mlsi_proof_pair {

@@ -8,9 +8,13 @@
 
 enum { MAX_ATTR_WORDS = 128, MAX_WORDS = MLSI_WORD_OPERANDS + MLSI_MAX_OPERANDS + MAX_ATTR_WORDS };
 
-static mlsys_status refuse(mlsi_value_check *k, const char *why) {
+mlsys_status mlsi_value_refuse(mlsi_value_check *k, const char *why) {
     if (!k->why) k->why = why;
     return MLSYS_OK;
+}
+
+static mlsys_status refuse(mlsi_value_check *k, const char *why) {
+    return mlsi_value_refuse(k, why);
 }
 
 /* ---- expressions of a function's values ----------------------------------------------------------------------- */
@@ -85,6 +89,10 @@ static mlsys_status body_ids(mlsi_value_check *k, int32_t func, const int32_t *a
         out[i] = ids[f.outputs[i].value];
     mlsi_mem_free(k->g->alloc, ids);
     return st;
+}
+
+mlsys_status mlsi_value_body(mlsi_value_check *k, int32_t func, const int32_t *args, int32_t *out) {
+    return body_ids(k, func, args, false, out);
 }
 
 static mlsys_status call_ids(mlsi_value_check *k, const mlsi_node *node, const int32_t *ids,
@@ -240,6 +248,7 @@ static mlsys_status check_node(mlsi_value_check *k, const mlsi_proof_pair *p) {
     case MLSI_BY_DECOMPOSED: return check_expanded(k, node, old->result, p->after, false);
     case MLSI_BY_INLINED: return check_expanded(k, node, old->result, p->after, true);
     case MLSI_BY_GROUPED: return check_grouped(k, node, old->result, p->after);
+    case MLSI_BY_MOVED: return mlsi_check_moved(k, node, old->result, p->after);
     default: return refuse(k, "there is no such reason");
     }
 }
@@ -259,8 +268,9 @@ static mlsys_status check_pair(mlsi_value_check *k, const mlsi_proof_pair *p) {
 
 /* ---- certificates ---------------------------------------------------------------------------------------------------- */
 
-static const char *const reasons[] = {"?",        "input",  "constant",   "same",    "copy",
-                                      "identity", "folded", "decomposed", "inlined", "grouped"};
+static const char *const reasons[] = {"?",       "input",    "constant", "same",
+                                      "copy",    "identity", "folded",   "decomposed",
+                                      "inlined", "grouped",  "moved"};
 
 const char *mlsi_reason_name(mlsi_reason by) {
     return by > 0 && by < sizeof reasons / sizeof reasons[0] ? reasons[by] : reasons[0];
