@@ -93,7 +93,6 @@ typedef struct mlsi_block_buffer {
     int32_t param; /* number in mlsi_gen_args.data, -1: LOCAL memory */
     int32_t count; /* LOCAL: int with its elements */
     int32_t size;  /* of one element */
-    bool output;
 } mlsi_block_buffer;
 
 /* How terms make a result: mlsi_acc_kind of ir/loop, in the same order. */

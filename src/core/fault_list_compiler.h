@@ -230,9 +230,8 @@ MLSI_FAULT_ROW(BLOCK_OPERANDS, "src/ir/codegen/block_value.c", "conformance/chec
                "operands of a difference change places in block code")
 MLSI_FAULT_ROW(BLOCK_LIVES, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
                "a tile that an inner loop reads is given away after the first reading")
-MLSI_FAULT_ROW(
-    BLOCK_IN_PLACE, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
-    "an input's tile is its memory though an output is stored there before the last reading")
+MLSI_FAULT_ROW(BLOCK_IN_PLACE, "src/ir/codegen/block_finish.c", "conformance/check_blocks",
+               "an input is read from memory that an output has taken")
 MLSI_FAULT_ROW(BLOCK_WINDOW, "src/cpu/blocks.c", "conformance/check_blocks",
                "a guarded range of lanes is one lane wider")
 MLSI_FAULT_ROW(BLOCK_LAST_TILE, "src/cpu/blocks.c", "conformance/check_blocks",

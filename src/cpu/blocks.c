@@ -1,4 +1,5 @@
-/* Running block code (core/block_code.h): one walk over the instructions a tile. */
+/* Running block code (core/block_code.h): one walk over the instructions a tile. Large outputs are not written past the caches, as
+ * generated code does: a tile's stores come in one burst, which stalls for longer than reading the lines first takes. */
 #include "cpu/tile.h"
 
 #include "core/faults.h"
@@ -48,30 +49,20 @@ static void load(frame *f, const mlsi_block_instr *i, int64_t first, int64_t n) 
     f->m->load(lanes(f, i->dst, first), src, i->dtype, f->ints[i->c] * f->c->buffers[i->a].size, n);
 }
 
-static bool streams(const frame *f, const mlsi_block_instr *i) {
-    return f->args->stream && f->c->buffers[i->dst].output;
-}
-
 static void store(frame *f, const mlsi_block_instr *i, int64_t first, int64_t n) {
-    char *dst = address(f, i, i->dst, first);
-    const int size = f->c->buffers[i->dst].size;
-    if (i->direct && !streams(f, i)) return; /* the op has written it */
-    if (i->direct)
-        f->m->stream(dst, lanes(f, i->a, first), n * size);
-    else
-        f->m->store(dst, i->dtype, f->ints[i->c] * size, lanes(f, i->a, first), n);
+    if (i->direct) return; /* the op has written it */
+    f->m->store(address(f, i, i->dst, first), i->dtype, f->ints[i->c] * f->c->buffers[i->dst].size,
+                lanes(f, i->a, first), n);
 }
 
 static void op(frame *f, const mlsi_block_instr *i, int64_t first, int64_t n) {
     const void *x[3] = {lanes(f, i->a, first), NULL, NULL};
     if (i->n_args > 1) x[1] = lanes(f, i->b, first);
     if (i->n_args > 2) x[2] = lanes(f, i->c, first);
-    if (i->direct) {
+    if (i->direct) { /* to where the store behind it would */
         const mlsi_block_instr *s = i + 1;
         int64_t back = first * f->c->buffers[s->dst].size;
-        f->registers[i->dst] =
-            streams(f, s) ? own(f, i->dst)
-                          : (char *)((uintptr_t)address(f, s, s->dst, first) - (uintptr_t)back);
+        f->registers[i->dst] = (char *)((uintptr_t)address(f, s, s->dst, first) - (uintptr_t)back);
     }
     i->fn(lanes(f, i->dst, first), x, n, i->dtype);
 }
@@ -279,7 +270,6 @@ int64_t mlsi_cpu_run_blocks(const mlsi_block_code *c, mlsi_gen_args *a) {
         f.ints[c->n_symbols] = task;
         r = run(&f, c->n_before, c->n_instrs);
     }
-    if (a->stream) f.m->fence();
     return r;
 }
 

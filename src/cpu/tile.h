@@ -8,9 +8,6 @@ typedef struct mlsi_tile_machine {
     /* n elements of dtype t, `stride` bytes apart, to and from a tile of its class. */
     void (*load)(void *tile, const char *src, mlsys_dtype t, int64_t stride, int64_t n);
     void (*store)(char *dst, mlsys_dtype t, int64_t stride, const void *tile, int64_t n);
-    /* Dense elements past the caches; fence when all is written. */
-    void (*stream)(char *dst, const void *tile, int64_t bytes);
-    void (*fence)(void);
     void (*spread)(void *tile, const void *scalar, mlsi_tile_class c, int64_t n);
     /* init: the scalar or tile that a product along K is added to, or NULL. */
     void (*begin)(const mlsi_block_acc *a, void *state, int64_t lane, const void *init, int64_t n);

@@ -30,11 +30,6 @@ static void store_tile(char *dst, mlsys_dtype t, int64_t stride, const void *til
     }
 }
 
-static void stream_tile(char *dst, const void *tile, int64_t bytes) {
-    stream_bytes(dst, tile, bytes);
-}
-static void fence(void) { v_stream_fence(); }
-
 static void spread_tile(void *tile, const void *scalar, mlsi_tile_class c, int64_t n) {
     uint64_t x8;
     float x4;
@@ -212,8 +207,6 @@ static void take_result(const mlsi_block_acc *a, void *state, int64_t lane, void
 extern const mlsi_tile_machine MLSI_K(mlsi_tile_machine);
 const mlsi_tile_machine MLSI_K(mlsi_tile_machine) = {.load = load_tile,
                                                      .store = store_tile,
-                                                     .stream = stream_tile,
-                                                     .fence = fence,
                                                      .spread = spread_tile,
                                                      .begin = begin_acc,
                                                      .term = add_term,

@@ -160,7 +160,7 @@ static uint64_t place_registers(finisher *f, uint64_t at, int32_t *live) {
     int32_t n_live = 0;
     for (int32_t i = 0; i < c->n_instrs; i++) {
         const mlsi_block_instr *x = &c->instrs[i];
-        if (!writes(x) || (x->kind == MLSI_BLOCK_LOAD && x->direct)) continue;
+        if (!writes(x) || x->direct) continue;
         mlsi_block_register *r = &c->registers[x->dst];
         int32_t found = -1;
         for (int32_t k = 0; k < n_live && found < 0; k++) {

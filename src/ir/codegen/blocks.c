@@ -79,10 +79,11 @@ static void describe_buffers(mlsi_block_writer *w) {
     for (int64_t i = 0; i < n->n_buffers && w->status == MLSYS_OK; i++) {
         const mlsi_loop_buffer *b = &n->buffers[i];
         mlsi_block_buffer *to = &w->code->buffers[i];
-        *to = (mlsi_block_buffer){.param = -1, .output = b->scope == MLSI_SCOPE_OUTPUT};
+        const bool output = b->scope == MLSI_SCOPE_OUTPUT;
+        *to = (mlsi_block_buffer){.param = -1};
         if (!mlsi_dtype_is_block(b->dtype)) to->size = mlsi_dtype_size(b->dtype);
-        if (b->scope == MLSI_SCOPE_INPUT || b->scope == MLSI_SCOPE_OUTPUT)
-            to->param = b->param + (to->output ? n->n_inputs : 0);
+        if (b->scope == MLSI_SCOPE_INPUT || output)
+            to->param = b->param + (output ? n->n_inputs : 0);
         else if (b->scope == MLSI_SCOPE_SHARED)
             mlsi_block_refuse(w, "memory of a GPU");
         int64_t count = 1;
