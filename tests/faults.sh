@@ -9,7 +9,7 @@ out=$build/release
 mkdir -p "$build"
 
 # Rows as "NAME suite"; a row may span lines.
-rows=$(cat src/core/fault_list.h src/core/fault_list_compiler.h | tr '\n' ' ' | sed 's,/\*[^*]*\(\*[^/][^*]*\)*\*/,,g' |
+rows=$(cat src/core/fault_list.h src/core/fault_list_compiler.h | tr '\n' ' ' | sed 's,( \+,(,g;s,/\*[^*]*\(\*[^/][^*]*\)*\*/,,g' |
     grep -o 'MLSI_FAULT_ROW([A-Z0-9_]*, *"[^"]*", *"[^"]*"' |
     sed 's/MLSI_FAULT_ROW(\([A-Z0-9_]*\), *"[^"]*", *"\([^"]*\)"/\1 \2/')
 [ -n "$rows" ] || { echo "faults: no rows found" >&2; exit 2; }
