@@ -220,8 +220,8 @@ MLSI_FAULT_ROW(EXPORT_WORK, "src/run/export.c", "e2e/check_export",
                "work memory in an exported program lies over what is in use")
 MLSI_FAULT_ROW(EXPORT_CONST, "src/run/export_write.c", "e2e/check_export",
                "a constant that is a view is written as its memory lies")
-MLSI_FAULT_ROW(EXPORT_PARTS, "src/run/export_steps.c", "conformance/check_exported",
-               "all results of an op that is several steps are its first one")
+MLSI_FAULT_ROW(EXPORT_PARTS, "src/run/export_steps.c", "e2e/check_export",
+               "all results of a function that is several steps are its first one")
 MLSI_FAULT_ROW(BLOCK_ADDRESS, "src/ir/codegen/block_index.c", "conformance/check_blocks",
                "an element is addressed by its last axis alone")
 MLSI_FAULT_ROW(BLOCK_FIT, "src/ir/codegen/block_value.c", "conformance/check_blocks",

@@ -53,8 +53,7 @@ mlsys_status mlsi_compiler_find(mlsi_compiler *c) {
 /* ---- run -------------------------------------------------------------------------------------------------- */
 
 #define COMMON                                                                                     \
-    "-x", "c", "-std=gnu11", "-O2", "-fPIC", "-shared", "-w", "-ffp-contract=off",                 \
-        "-fno-math-errno"
+    "-x", "c", "-std=gnu11", "-O2", "-fPIC", "-shared", "-w", "-ffp-contract=off", "-fno-math-errno"
 
 const char *const *mlsi_compiler_options(mlsi_isa isa) {
     static const char *const portable[] = {COMMON, NULL};

@@ -198,7 +198,8 @@ ML_FN void ml_store(int stream, float *p, VF v) {
 }
 /* Asks for the line at p + bytes, an address that may lie behind the buffer. A vector of 16 lanes is a line of f32. */
 ML_FN void ml_ahead(int ahead, const void *p, int64_t bytes) {
-    if (ahead && VF_LANES == 16) __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes));
+    if (ahead && VF_LANES == 16)
+        __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)bytes));
 }
 ML_FN void ml_store_n(int stream, float *p, VF v, int n) {
     (void)stream;

@@ -79,7 +79,8 @@
     "  %4 = scan(%3) {axis=1} : f32[4,5]\n  %5 = const i64[] hex:0700000000000000\n"               \
     "  %6 = random(%5, %5) {dtype=f32, kind=uniform, shape=[4, 5]} : f32[4,5]\n  %7 = add(%4, "    \
     "%6) : f32[4,5]\n"                                                                             \
-    "  output \"y\" %7\n}\n"
+    "  %8 = logsumexp(%0) {axis=0} : f32[5]\n  %9 = neg(%8) : f32[5]\n"                            \
+    "  output \"y\" %7\n  output \"z\" %9\n}\n"
 
 static const export_case cases[] = {
     {"mlp, one kernel a layer",
@@ -120,7 +121,7 @@ static const export_case cases[] = {
      LOOPS,
      "fuse=never numerics=exact",
      2,
-     1,
+     2,
      {{MLSYS_F32, 2, {9, 5}, 0}, {MLSYS_I64, 1, {4}, 9}},
      NULL,
      0},
@@ -184,12 +185,42 @@ START_TEST(constants) {
     for (int i = 0; i < 4; i++)
         OK(mlsys_graph_output(g, (const char *[]){"a", "b", "c", "d"}[i], y[i]));
     mlsys_program p = pc_compile(&pc, g, "passes_off=fold,fold2,simplify,simplify2 numerics=exact");
-    export_check(&pc, p, "constants", 1, &image, 4, NULL, 0, &export_targets[0]);
+    export_check(&pc, p, NULL, "constants", 1, &image, 4, NULL, 0, &export_targets[0]);
     mlsys_release(p);
     mlsys_release(g);
     mlsys_release(view);
     mlsys_release(image);
     pc_release(4, constant);
+}
+END_TEST
+
+/* A called function that is no single nest, and whose second result shows the memory of another value. Fusion makes none, so the
+ * program that is exported is one that no pass has seen. */
+START_TEST(several_steps) {
+    mlsys_tensor x = pc_random(&pc, &rng, MLSYS_F32, 2, (int64_t[]){5, 4});
+    mlsi_program *compiled, bare;
+    mlsi_graph *inside;
+    mlsys_graph g = pc_parse(
+        &pc,
+        "functions 2\nfunc 1 \"sorted\" {\n  %0 = input \"\" : f32[4,5]\n"
+        "  %1 = sort(%0) {axis=1} : f32[4,5]\n  %2 = scan(%1) {axis=1} : f32[4,5]\n"
+        "  %3 = transpose(%1) {perm=[1, 0]} : f32[5,4]\n  output \"\" %2\n  output \"\" %3\n}\n"
+        "func 0 \"main\" {\n  %0 = input \"x\" : f32[5,4]\n"
+        "  %1 = transpose(%0) {perm=[1, 0]} : f32[4,5]\n"
+        "  %2, %3 = call(%1) {fn1=1} : f32[4,5], f32[5,4]\n  %4 = neg(%2) : f32[4,5]\n"
+        "  output \"a\" %4\n  output \"b\" %3\n}\n");
+    mlsys_program p = pc_compile(&pc, g, "numerics=exact");
+    OK(mlsi_pin(p, MLSYS_KIND_PROGRAM, "program", &compiled));
+    OK(mlsi_pin(g, MLSYS_KIND_GRAPH, "graph", &inside));
+    bare = *compiled;
+    bare.graph = *inside;
+    bare.n_routines = 0;
+    export_check(&pc, p, &bare, "several steps", 1, &x, 2, NULL, 0, &export_targets[0]);
+    mlsi_unpin(inside);
+    mlsi_unpin(compiled);
+    mlsys_release(p);
+    mlsys_release(g);
+    mlsys_release(x);
 }
 END_TEST
 
@@ -291,6 +322,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, same_bits, 0, n_export_targets * N_CASES);
     tcase_add_test(tc, constants);
+    tcase_add_test(tc, several_steps);
     tcase_add_test(tc, refusals);
     tcase_add_test(tc, every_allocation_fails);
     suite_add_tcase(s, tc);

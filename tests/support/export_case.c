@@ -150,16 +150,18 @@ static void build_and_run(const char *name, const char *folder, const export_tar
                      status, folder);
 }
 
-void export_check(const program_case *pc, mlsys_program p, const char *name, int n_in,
-                  mlsys_tensor *in, int n_out, const char *symbol, int64_t value,
-                  const export_target *t) {
+void export_check(const program_case *pc, mlsys_program p, const mlsi_program *inside,
+                  const char *name, int n_in, mlsys_tensor *in, int n_out, const char *symbol,
+                  int64_t value, const export_target *t) {
     char folder[] = "/tmp/mlsys-export-XXXXXX", path[100];
     mlsys_tensor out[16] = {NULL};
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/model.c", folder);
     OK(mlsys_program_run(p, pc->stream, n_in, in, n_out, out));
-    if (mlsys_program_export(p, path, symbol != NULL, &symbol, &value, NULL) != MLSYS_OK)
-        ck_abort_msg("%s: %s", name, mlsys_last_error());
+    mlsys_status st = inside
+                          ? mlsi_program_export(inside, path, symbol != NULL, &symbol, &value, NULL)
+                          : mlsys_program_export(p, path, symbol != NULL, &symbol, &value, NULL);
+    if (st != MLSYS_OK) ck_abort_msg("%s: %s", name, mlsys_last_error());
     write_data(folder, n_in, in, n_out, out);
     ck_assert_int_eq(shell("cp tests/e2e/freestanding/main.c %1$s/", folder, t), 0);
     build_and_run(name, folder, t);
@@ -184,7 +186,7 @@ void export_compare(const program_case *pc, kc_rng *r, const export_case *c,
         in[i] = pc_random(pc, r, c->in[i].dtype, c->in[i].rank, c->in[i].shape);
         limit(in[i], &c->in[i]);
     }
-    export_check(pc, p, c->name, c->n_in, in, c->n_out, c->symbol, c->value, t);
+    export_check(pc, p, NULL, c->name, c->n_in, in, c->n_out, c->symbol, c->value, t);
     pc_release(c->n_in, in);
     mlsys_release(p);
     mlsys_release(g);

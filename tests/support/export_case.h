@@ -35,9 +35,9 @@ mlsys_graph export_parse(const program_case *pc, kc_rng *r, const char *text);
 /* Compile, run, export, build, run, compare. */
 void export_compare(const program_case *pc, kc_rng *r, const export_case *c,
                     const export_target *t);
-/* The same with what the caller has. */
-void export_check(const program_case *pc, mlsys_program p, const char *name, int n_in,
-                  mlsys_tensor *in, int n_out, const char *symbol, int64_t value,
-                  const export_target *t);
+/* The same with what the caller has. inside: export this, which computes what p does; NULL: p. */
+void export_check(const program_case *pc, mlsys_program p, const mlsi_program *inside,
+                  const char *name, int n_in, mlsys_tensor *in, int n_out, const char *symbol,
+                  int64_t value, const export_target *t);
 
 #endif

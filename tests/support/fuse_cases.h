@@ -419,6 +419,20 @@ static const fuse_case cases[] = {
      {F32},
      {3},
      {{3, 20, 9}}},
-};
+    {"a fraction cut to an integer and back: its zero is +0",
+     "functions 1\n"
+     "func 0 \"main\" {\n"
+     "  %0 = input \"x\" : f32[1000]\n"
+     "  %1 = sin(%0) : f32[1000]\n"
+     "  %2 = cast(%1) {dtype=i64} : i64[1000]\n"
+     "  %3 = cast(%2) {dtype=f32} : f32[1000]\n"
+     "  output \"y\" %3\n"
+     "}\n",
+     1,
+     1,
+     1,
+     {F32},
+     {1},
+     {{1000}}}};
 
 #endif
