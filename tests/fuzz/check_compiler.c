@@ -257,7 +257,7 @@ static void run_code(const mlsi_program *p, int32_t func, call *c, kc_rng *r) {
     ck_assert_ptr_nonnull(memory);
     int64_t cut = kc_int(r, 0, tasks);
     mlsi_gen_args a = {
-        .data = data, .dims = c->binding, .work = memory, .stream = (int)kc_int(r, 0, 1)};
+        .data = data, .dims = c->binding, .work = memory, .stream = (int)kc_int(r, 0, 3)};
     for (int part = 0; part < 2; part++) {
         a.begin = part ? cut : 0;
         a.end = part ? tasks : cut;
