@@ -46,10 +46,10 @@ static void teardown(void) {
     pc_close(&pc);
 }
 
-static int shell(const char *format) {
+/* script sees the folder as $F. */
+static int shell(const char *script) {
     char command[600];
-    snprintf(command, sizeof command, format, folder,
-             getenv("MLSYS_CC") ? getenv("MLSYS_CC") : "cc");
+    snprintf(command, sizeof command, "F='%s'; %s", folder, script);
     return system(command);
 }
 
@@ -112,7 +112,8 @@ static void run_call(const call *c, run_fn fn) {
 /* One file of all: what each brings along besides its own functions is guarded. */
 static void compile_and_run(void) {
     char path[100], name[40];
-    if (shell("cd %1$s && cat *.part >all.c && %2$s -std=c99 -O0 -w -shared -fPIC all.c -o all.so"))
+    if (shell("cd $F && cat *.part >all.c && ${MLSYS_CC:-cc} -std=c99 -O0 -w -shared -fPIC all.c "
+              "-o all.so"))
         ck_abort_msg("does not build: see %s", folder);
     snprintf(path, sizeof path, "%s/all.so", folder);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -126,7 +127,7 @@ static void compile_and_run(void) {
         run_call(&calls[i], fn);
     }
     dlclose(handle);
-    ck_assert_int_eq(shell("rm -r %s"), 0);
+    ck_assert_int_eq(shell("rm -r $F"), 0);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------------------- */
