@@ -1,5 +1,6 @@
 #include "support/export_case.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,22 +131,25 @@ static void write_data(const char *folder, int n_in, mlsys_tensor *in, int n_out
 
 /* ---- building and running --------------------------------------------------------------------------------------- */
 
-/* script sees the folder as $F, and the target's $CC, $FLAGS and $RUN. */
-static int shell(const char *script, const char *folder, const export_target *t) {
+__attribute__((format(printf, 1, 2))) static int shell(const char *format, ...) {
     char command[2000];
-    snprintf(command, sizeof command, "F='%s' CC='%s' FLAGS='%s' RUN='%s'; %s", folder, t->compiler,
-             t->flags, t->run, script);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    ck_assert(n > 0 && n < (int)sizeof command);
     return system(command);
 }
 
 static void build_and_run(const char *name, const char *folder, const export_target *t) {
-    if (shell("cd $F && $CC $FLAGS -c model.c && $CC $FLAGS -I. -o model main.c model.o -lgcc 2>&1",
-              folder, t))
+    const char *cc = t->compiler, *flags = t->flags;
+    if (shell("cd %s && %s %s -c model.c && %s %s -I. -o model main.c model.o -lgcc 2>&1", folder,
+              cc, flags, cc, flags))
         ck_abort_msg("%s, %s: does not build: see %s", name, t->name, folder);
     /* 32-bit ARM divides and converts 64-bit integers by functions of the compiler's own runtime. */
-    if (shell("cd $F && ! nm -u model.o | grep -v '__aeabi_'", folder, t))
+    if (shell("cd %s && ! nm -u model.o | grep -v '__aeabi_'", folder))
         ck_abort_msg("%s, %s: needs a library", name, t->name);
-    int status = shell("cd $F && $RUN ./model", folder, t);
+    int status = shell("cd %s && %s ./model", folder, t->run);
     if (status)
         ck_abort_msg("%s, %s: status %d (256: it failed, 512: other bits), see %s", name, t->name,
                      status, folder);
@@ -164,9 +168,9 @@ void export_check(const program_case *pc, mlsys_program p, const mlsi_program *i
                           : mlsys_program_export(p, path, symbol != NULL, &symbol, &value, NULL);
     if (st != MLSYS_OK) ck_abort_msg("%s: %s", name, mlsys_last_error());
     write_data(folder, n_in, in, n_out, out);
-    ck_assert_int_eq(shell("cp tests/e2e/freestanding/main.c $F/", folder, t), 0);
+    ck_assert_int_eq(shell("cp tests/e2e/freestanding/main.c %s/", folder), 0);
     build_and_run(name, folder, t);
-    ck_assert_int_eq(shell("rm -r $F", folder, t), 0);
+    ck_assert_int_eq(shell("rm -r %s", folder), 0);
     pc_release(n_out, out);
 }
 
