@@ -282,6 +282,8 @@ START_TEST(a_multiple_divides_exactly) {
     ck_assert(exact && q == third);
     ck_assert_int_eq(mlsi_dim_divide_exact(&tab, c, 2, &q, &exact), MLSYS_OK);
     ck_assert(!exact);
+    ck_assert_int_eq(mlsi_dim_divide_exact(&tab, 0, c, &q, &exact), MLSYS_OK);
+    ck_assert(exact && q == 0);
     ck_assert_int_eq(mlsi_dim_as_symbol(&tab, c), 2);
     ck_assert_int_eq(mlsi_dim_as_symbol(&tab, third), -1);
     ck_assert_int_eq(mlsi_dim_op(&tab, '*', c, 2, &d), MLSYS_OK);

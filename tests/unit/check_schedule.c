@@ -219,6 +219,8 @@ static const illegal illegals[] = {
      "cannot be lane inside of i_0, which is parallel"},
     {"elementwise", "split(i_0, 8); split(j_1, 8); bind(i_0_i, lane); bind(j_1_i, block)",
      "cannot be block inside of i_0_i, which is lane"},
+    {"elementwise", "split(i_0, 8); split(j_1, 8); bind(i_0_i, block); bind(j_1_i, block)",
+     "cannot be block inside of i_0_i, which is block"},
     {"elementwise", "bind(j_1, grid)", "cannot be grid inside of i_0"},
     {"elementwise", "unroll(j_1)", "the extent of loop j_1 must be a number of at most 64: N"},
     {"elementwise", "split(j_1, 65); unroll(j_1_i)", "must be a number of at most 64: 65"},
@@ -289,6 +291,28 @@ START_TEST(illegal_schedules_are_refused) {
     compare(&before, &after, x->schedule, 2, 4);
     mlsi_nest_free(&before);
     mlsi_nest_free(&after);
+}
+END_TEST
+
+static const struct {
+    const char *sample, *schedule;
+    mlsys_status status;
+} kinds_of_refusal[] = {
+    {"elementwise", "cut(i_0)", MLSYS_E_ARG},
+    {"elementwise", "split(i_0, 0)", MLSYS_E_ARG},
+    {"elementwise", "reorder(i_0, i_0)", MLSYS_E_ARG},
+    {"softmax", "reorder(j_2, j_3)", MLSYS_E_UNSUPPORTED},
+    {"wave", "parallel(i_0)", MLSYS_E_UNSUPPORTED},
+};
+enum { N_KINDS = (int)(sizeof kinds_of_refusal / sizeof kinds_of_refusal[0]) };
+
+/* ARG: the program is wrong for any nest of these loops; UNSUPPORTED: this nest does not allow it. */
+START_TEST(refusals_tell_wrong_from_not_allowed) {
+    mlsi_nest n;
+    nc_build(&n, inside->alloc, kinds_of_refusal[_i].sample);
+    ck_assert_int_eq(mlsi_schedule_apply(&n, kinds_of_refusal[_i].schedule),
+                     kinds_of_refusal[_i].status);
+    mlsi_nest_free(&n);
 }
 END_TEST
 
@@ -399,6 +423,7 @@ int main(void) {
     c = tcase_create("illegal");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, illegal_schedules_are_refused, 0, N_ILLEGAL);
+    tcase_add_loop_test(c, refusals_tell_wrong_from_not_allowed, 0, N_KINDS);
     suite_add_tcase(s, c);
     c = tcase_create("calls");
     tcase_add_checked_fixture(c, setup, teardown);

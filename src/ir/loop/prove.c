@@ -86,28 +86,3 @@ mlsi_stride mlsi_index_stride(const mlsi_symtab *t, int64_t index, int32_t symbo
     if (!coefficient(t, &e, symbol, &c)) return (mlsi_stride){MLSI_STRIDE_UNKNOWN, 0};
     return stride_of(&c);
 }
-
-/* A sum of per-axis coefficients times the extents behind them; extents that name the variable: unknown. */
-mlsi_stride mlsi_access_stride(const mlsi_nest *n, int32_t buffer, const int64_t *index,
-                               int32_t symbol) {
-    const mlsi_loop_buffer *b = &n->buffers[buffer];
-    const mlsi_stride unknown = {MLSI_STRIDE_UNKNOWN, 0};
-    mlsi_expr below = mlsi_expr_of(&n->tab, 1), all = {.n = 0};
-    for (int d = b->rank - 1; d >= 0; d--) {
-        mlsi_expr e = mlsi_expr_of(&n->tab, index[d]), extent = mlsi_expr_of(&n->tab, b->dims[d]);
-        mlsi_expr c, product;
-        if (mlsi_dim_names(&n->tab, b->dims[d], symbol) || !coefficient(&n->tab, &e, symbol, &c))
-            return unknown;
-        if (c.n && (mlsi_expr_multiply(&n->tab, &c, &below, &product) != MLSI_FITS ||
-                    !mlsi_expr_add(&n->tab, &all, &product, 1)))
-            return unknown;
-        if (mlsi_expr_multiply(&n->tab, &below, &extent, &product) != MLSI_FITS) {
-            /* too many factors: matters only if an axis farther out moves */
-            for (int k = 0; k < d; k++)
-                if (mlsi_dim_names(&n->tab, index[k], symbol)) return unknown;
-            break;
-        }
-        below = product;
-    }
-    return stride_of(&all);
-}

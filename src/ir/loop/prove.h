@@ -40,9 +40,6 @@ typedef struct mlsi_stride {
 } mlsi_stride;
 
 mlsi_stride mlsi_index_stride(const mlsi_symtab *t, int64_t index, int32_t symbol);
-/* The same of the linear (row-major) number of an access's element, in elements. */
-mlsi_stride mlsi_access_stride(const mlsi_nest *n, int32_t buffer, const int64_t *index,
-                               int32_t symbol);
 
 /* ---- maps from iterations (prove_map.c) ---- */
 
