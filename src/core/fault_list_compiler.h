@@ -173,7 +173,7 @@ MLSI_FAULT_ROW(ELEMENT_BROADCAST, "src/ir/loop/lower_element.c", "unit/check_fus
                "an axis of extent 1 is read at the index of the other operand")
 MLSI_FAULT_ROW(ELEMENT_HELD_INDEX, "src/ir/loop/lower_element.c", "unit/check_fuse",
                "an element that is held stands for its neighbours too")
-MLSI_FAULT_ROW(ELEMENT_HELD_SCOPE, "src/ir/loop/lower_element.c", "unit/check_fuse",
+MLSI_FAULT_ROW(ELEMENT_HELD_SCOPE, "src/ir/loop/lower_element.c", "unit/check_proof_nests",
                "an element is held beyond the end of its loop")
 MLSI_FAULT_ROW(C_TAIL, "src/ir/codegen/c_stmt.c", "unit/check_fuse",
                "what is left over behind whole registers is not computed")
