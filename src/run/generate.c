@@ -180,10 +180,14 @@ static bool is_worth_it(const mlsi_program *p) {
     return sum >= LEAST;
 }
 
+/* A compiler takes some 0.4 s for its vocabulary and 1 to 2 s more for 100 KB of kernels: graphs of thousands of ops would wait
+ * for a minute. */
 static bool wants_compiler(const mlsi_program *p, const char *text) {
+    enum { MOST = 400000 };
     if (p->jit != MLSI_JIT_AUTO) return p->jit == MLSI_JIT_ALWAYS;
     if (mlsi_fault(MLSI_FAULT_BLOCK_JIT)) return true;
-    return is_worth_it(p) || p->backend->cached(p->graph.alloc, text, p->isa_limit);
+    return (is_worth_it(p) && strlen(text) <= MOST) ||
+           p->backend->cached(p->graph.alloc, text, p->isa_limit);
 }
 
 /* ---- code ---------------------------------------------------------------------------------------------------- */
