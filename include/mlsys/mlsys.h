@@ -476,7 +476,8 @@ typedef struct mlsys_cost {
 } mlsys_cost;
 
 /** Compile for a device. Config keys: mlsys_config_keys("compile"); the main ones are "numerics"
- *  ("exact", "stable", "fast"), "plan" (0: no buffer reuse), "passes" (comma list with '-' to switch off). */
+ *  ("exact", "stable", "fast"), "fuse" and "jit" (auto, always, never), "plan" (0: no buffer reuse), "passes_off" (a comma
+ *  list). */
 MLSYS_API mlsys_status mlsys_graph_compile(mlsys_graph g, mlsys_device device, mlsys_config config,
                                            mlsys_program *out);
 /** Run. in/out in the order of the graph. inout[i] NULL = allocate, else written in place. Symbols

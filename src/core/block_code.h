@@ -46,16 +46,16 @@ typedef enum mlsi_block_kind {
     MLSI_BLOCK_NUMBER = 1, /* int dst = value */
     MLSI_BLOCK_ADD,        /* int dst = a + b */
     MLSI_BLOCK_MUL,
-    MLSI_BLOCK_DIV,    /* rounded down; b > 0 */
-    MLSI_BLOCK_LOOP,   /* int dst = 0 ... int a - 1: body */
-    MLSI_BLOCK_TILES,  /* at = 0, value, ... below int a: body */
-    MLSI_BLOCK_RANGE,  /* lo: int a, base: int b, stride: int c, hi: int d: body */
-    MLSI_BLOCK_ELSE,   /* likewise */
-    MLSI_BLOCK_WHEN,   /* scalar a, a bool: body */
-    MLSI_BLOCK_OPEN,   /* dst begins: COPYs write it */
-    MLSI_BLOCK_BITS,   /* scalar dst = value, the bits of its class */
-    MLSI_BLOCK_INDEX,  /* dst = int b + int c * (at + lane), an i64 */
-    MLSI_BLOCK_SPREAD, /* tile dst = scalar a, in the window, or in all lanes (value 1) */
+    MLSI_BLOCK_DIV,   /* rounded down; b > 0 */
+    MLSI_BLOCK_LOOP,  /* int dst = 0 ... int a - 1: body */
+    MLSI_BLOCK_TILES, /* at = 0, value, ... below int a: body */
+    MLSI_BLOCK_RANGE, /* lo: int a, base: int b, stride: int c, hi: int d: body */
+    MLSI_BLOCK_ELSE,  /* likewise */
+    MLSI_BLOCK_WHEN,  /* scalar a, a bool: body */
+    MLSI_BLOCK_OPEN,  /* dst begins: COPYs write it */
+    MLSI_BLOCK_BITS,  /* scalar dst = value, the bits of its class */
+    MLSI_BLOCK_INDEX, /* dst = int b + int c * (at + lane), an i64 */
+    MLSI_BLOCK_SPREAD, /* tile dst = scalar a, in the window, or (value 1) in all lanes, at most int b of them unless -1 */
     MLSI_BLOCK_COPY,   /* dst = a */
     MLSI_BLOCK_LOAD,   /* dst = buffer a at int b, stride int c, of dtype */
     MLSI_BLOCK_STORE,  /* buffer dst at int b, stride int c, of dtype = a */

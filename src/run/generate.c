@@ -141,32 +141,24 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
 
 /* ---- is a compiler worth it? --------------------------------------------------------------------------------- */
 
-static int64_t bytes_at_most(const mlsi_program *p, const mlsi_type *t) {
-    int64_t bytes = mlsi_dtype_is_block(t->dtype) ? 1 : mlsi_dtype_size(t->dtype), lo, hi;
-    for (int d = 0; d < t->rank; d++) {
-        mlsi_dim_range(&p->graph.symbols, t->dims[d], &lo, &hi);
-        if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
-    }
-    return bytes;
-}
-
 /* Bytes of all elementwise results of a function, at the symbols' maxima: what its kernel computes in a run. */
 static int64_t work_of(const mlsi_program *p, int64_t func) {
     const mlsi_func *f = &p->graph.funcs[func];
     int64_t sum = 0;
     for (int64_t i = 0; i < f->n_nodes; i++) {
         const mlsi_node *node = &f->nodes[i];
-        int64_t bytes = bytes_at_most(p, &f->values[node->first_out].type);
+        int64_t bytes = mlsi_type_most_bytes(&p->graph.symbols, &f->values[node->first_out].type);
         if (!(mlsi_op_get(node->op)->traits & MLSI_TRAIT_ELEMENTWISE)) continue;
         if (!mlsi_add_i64(sum, bytes, &sum)) return INT64_MAX;
     }
     return sum;
 }
 
-/* Starting a compiler takes about a second, once; block code loses a part of what fusion gains, in each run. Who tuned a kernel
- * wants it. */
+/* Starting a compiler takes about a second, once; block code loses a part of what fusion gains, in each run, and in the caches
+ * can be slower than separate steps. So what fuse=auto finds worth fusing (1 MiB saved, of a result written and read again) is
+ * worth a compiler. Who tuned a kernel wants one. */
 static bool is_worth_it(const mlsi_program *p) {
-    enum { LEAST = 1 << 22 };
+    enum { LEAST = 1 << 19 };
     int64_t sum = 0;
     for (int64_t f = 0; f < p->graph.n_funcs; f++)
         if (p->generated[f].tuned) return true;

@@ -217,7 +217,7 @@ mlsys_status mlsi_generate(mlsi_program *p);
 /* Scheduled loops of a function, *flat its flattened form (mlsi_flatten_func). Free n also after a failure. */
 mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi_nest *n);
 void mlsi_generated_free(mlsi_program *p);
-/* The default schedule of a nest that f was lowered to. */
+/* The default schedule of a nest that f was lowered to, invariants moved out of its loops. */
 mlsys_status mlsi_generate_schedule(const mlsi_func *f, mlsi_nest *n);
 /* generated.c: the generated kernel that a call node is, or NULL. */
 const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node);

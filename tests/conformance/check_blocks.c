@@ -4,8 +4,6 @@
 #include "ir/codegen/codegen.h"
 #include "support/loop_call.h"
 
-#include "ir/loop/schedule.h"
-
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +51,7 @@ static mlsys_status run_blocks(void *user, const loop_part *part, const int64_t 
 
 /* False: block code cannot say it, and why. */
 static bool write_part(const lc_call *w, loop_part *part, kernel *k, mlsi_isa isa, char *why) {
-    mlsys_status st = MLSYS_OK;
-    if (!loop_part_has_own_loops(&w->c, part)) st = mlsi_codegen_schedule(&part->n);
-    if (st == MLSYS_OK) st = mlsi_nest_move_invariants(&part->n);
+    mlsys_status st = loop_part_schedule(&w->c, part);
     if (st == MLSYS_OK) st = mlsi_codegen_tasks(&part->n, &k->tasks);
     ck_assert_msg(st == MLSYS_OK, "%s: %s", w->text, mlsys_last_error());
     st = mlsi_codegen_blocks(&part->n, &k->code);

@@ -4,8 +4,6 @@
 #include "ir/codegen/codegen.h"
 #include "support/loop_call.h"
 
-#include "ir/loop/schedule.h"
-
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +52,7 @@ static mlsys_status write_part(const loop_case *c, loop_part *part, kernel *k, i
                                mlsi_text *text) {
     char name[32];
     snprintf(name, sizeof name, "k%d", number);
-    if (!loop_part_has_own_loops(c, part)) MLSI_TRY(mlsi_codegen_schedule(&part->n));
-    MLSI_TRY(mlsi_nest_move_invariants(&part->n));
+    MLSI_TRY(loop_part_schedule(c, part));
     MLSI_TRY(mlsi_codegen_tasks(&part->n, &k->tasks));
     return mlsi_codegen_c(&part->n, name, text);
 }

@@ -1,6 +1,8 @@
 #include "support/loop_case.h"
 
+#include "ir/codegen/codegen.h"
 #include "ir/loop/lower.h"
+#include "ir/loop/schedule.h"
 #include "ir/passes/passes.h"
 
 #include <check.h>
@@ -97,11 +99,16 @@ static uint64_t dense_bytes(const mlsi_view *v) {
     return (uint64_t)(mlsi_view_count(v) / info->block_elems * info->block_bytes);
 }
 
-bool loop_part_has_own_loops(const loop_case *c, const loop_part *part) {
+static bool has_own_loops(const loop_case *c, const loop_part *part) {
     const mlsi_func *f = part->node < 0 ? &c->g->funcs[0] : &part->g.funcs[0];
     for (int64_t i = 0; i < f->n_nodes; i++)
         if (mlsi_op_get(f->nodes[i].op)->nest) return true;
     return false;
+}
+
+mlsys_status loop_part_schedule(const loop_case *c, loop_part *part) {
+    if (!has_own_loops(c, part)) MLSI_TRY(mlsi_codegen_schedule(&part->n));
+    return mlsi_nest_move_invariants(&part->n);
 }
 
 mlsys_status loop_part_interpret(void *user, const loop_part *part, const int64_t *dims,

@@ -3,6 +3,14 @@
 
 #include "core/faults.h"
 
+_Static_assert(
+    (int)MLSI_BLOCK_SUM == (int)MLSI_ACC_SUM && (int)MLSI_BLOCK_PROD == (int)MLSI_ACC_PROD &&
+        (int)MLSI_BLOCK_DOT == (int)MLSI_ACC_DOT && (int)MLSI_BLOCK_MAX == (int)MLSI_ACC_MAX &&
+        (int)MLSI_BLOCK_MIN == (int)MLSI_ACC_MIN && (int)MLSI_BLOCK_AND == (int)MLSI_ACC_AND &&
+        (int)MLSI_BLOCK_OR == (int)MLSI_ACC_OR && (int)MLSI_BLOCK_ARGMAX == (int)MLSI_ACC_ARGMAX &&
+        (int)MLSI_BLOCK_ARGMIN == (int)MLSI_ACC_ARGMIN,
+    "core's kinds of sums are those of the loop IR");
+
 static void body(mlsi_block_writer *w, int32_t first);
 
 /* ---- what is below a statement list ---------------------------------------------------------------------- */

@@ -329,6 +329,16 @@ mlsys_status mlsi_build_output(mlsi_graph *g, int32_t func, const char *name, in
     return MLSYS_OK;
 }
 
+int64_t mlsi_type_most_bytes(const mlsi_symtab *tab, const mlsi_type *t) {
+    const mlsi_dtype_info *info = mlsi_dtype_get(t->dtype);
+    int64_t n = 1, lo, hi;
+    for (int d = 0; d < t->rank; d++) {
+        mlsi_dim_range(tab, t->dims[d], &lo, &hi);
+        if (!mlsi_mul_i64(n, hi, &n)) return INT64_MAX;
+    }
+    return mlsi_mul_i64(n / info->block_elems, info->block_bytes, &n) ? n : INT64_MAX;
+}
+
 bool mlsi_type_equal(const mlsi_type *a, const mlsi_type *b) {
     return a->dtype == b->dtype && a->rank == b->rank &&
            !memcmp(a->dims, b->dims, sizeof(int64_t) * (size_t)a->rank);

@@ -149,6 +149,8 @@ static inline const mlsi_type *mlsi_type_of(const mlsi_graph *g, int32_t func, i
 /* Dtype, rank and extents that can be: what names the type in the sentence. */
 mlsys_status mlsi_type_check(const mlsi_graph *g, const char *what, const mlsi_type *t);
 bool mlsi_type_equal(const mlsi_type *a, const mlsi_type *b);
+/* Of dense memory at the symbols' maxima; saturates. */
+int64_t mlsi_type_most_bytes(const mlsi_symtab *tab, const mlsi_type *t);
 /* All dims known integers. */
 bool mlsi_type_static(const mlsi_type *t);
 /* "f32[B,2*L]" */

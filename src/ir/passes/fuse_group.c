@@ -352,13 +352,7 @@ static void answer_operands(mlsi_fuse_state *s, int32_t reader, mlsi_fuse_why wh
 /* ---- is it worth it? ------------------------------------------------------------------------------------------------ */
 
 int64_t mlsi_fuse_bytes(const mlsi_fuse_state *s, int32_t value) {
-    const mlsi_type *t = type_of(s, value);
-    int64_t bytes = mlsi_dtype_size(t->dtype), lo, hi;
-    for (int d = 0; d < t->rank; d++) {
-        mlsi_dim_range(&s->g->symbols, t->dims[d], &lo, &hi);
-        if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
-    }
-    return bytes;
+    return mlsi_type_most_bytes(&s->g->symbols, type_of(s, value));
 }
 
 int64_t mlsi_fuse_least(const mlsi_fuse_state *s) {

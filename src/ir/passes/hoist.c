@@ -72,16 +72,6 @@ static bool is_movement(mlsi_op op) {
     return mlsi_fuse_is_movement(op) || mlsi_op_get(op)->traits & MLSI_TRAIT_VIEW;
 }
 
-/* Bytes at the symbols' maxima; saturates. */
-static int64_t bytes_of(const mlsi_graph *g, const mlsi_type *t) {
-    int64_t bytes = mlsi_dtype_size(t->dtype), lo, hi;
-    for (int d = 0; d < t->rank; d++) {
-        mlsi_dim_range(&g->symbols, t->dims[d], &lo, &hi);
-        if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
-    }
-    return bytes;
-}
-
 /* ---- the plan of one loop -------------------------------------------------------------------------------------- */
 
 /* Room for the needed results of a node, as operands and in memory. */
@@ -93,7 +83,8 @@ static bool fits(const mlsi_graph *g, const mlsi_func *f, const mlsi_node *node,
         int32_t v = node->first_out + i;
         if (place[v] == GONE) continue;
         n++;
-        if (!mlsi_add_i64(*bytes, bytes_of(g, &f->values[v].type), bytes)) return false;
+        if (!mlsi_add_i64(*bytes, mlsi_type_most_bytes(&g->symbols, &f->values[v].type), bytes))
+            return false;
     }
     return n_in + loop->n_moved + n <= MLSI_MAX_OPERANDS && *bytes <= loop->bytes_left;
 }
@@ -146,7 +137,8 @@ static mlsys_status plan_loop(const mlsi_graph *g, const mlsi_func *f, hoist_loo
     const mlsi_func *body = &g->funcs[loop->part[BODY].func];
     int64_t carried = 0;
     for (int i = 0; i < node->n_in; i++)
-        if (!mlsi_add_i64(carried, bytes_of(g, &f->values[node->in[i]].type), &carried))
+        if (!mlsi_add_i64(carried, mlsi_type_most_bytes(&g->symbols, &f->values[node->in[i]].type),
+                          &carried))
             carried = INT64_MAX;
     loop->bytes_left = carried > LEAST ? carried : LEAST;
     for (int k = 0; k < PARTS; k++) {
