@@ -80,7 +80,8 @@ LIBS += $(shell $(PKG_CONFIG) --libs zlib)
 PC_REQUIRES += zlib
 endif
 
-# CUDA=auto compiles src/cuda/**/*.cu when nvcc is found, 1 fails without it, 0 never looks.
+# CUDA=auto compiles src/cuda/**/*.cu when nvcc is found, 1 fails without it, 0 never looks. The backend itself finds driver and
+# compiler when it runs: its C needs neither of them here.
 ifeq ($(filter $(CUDA),auto 0 1),)
 $(error CUDA=$(CUDA) is unknown: auto 1 0)
 endif
@@ -96,7 +97,7 @@ CU_OUT := $(CU_SRC:src/%.cu=$(OUT)/fatbin/%.fatbin)
 
 # ---- sources ----------------------------------------------------------------------------------
 ROOMS := api core ir/graph ir/ops ir/passes ir/loop ir/codegen ir/proof autodiff run cpu model quant \
-         train engine $(if $(filter 0,$(CUDA)),,cuda)
+         train engine cuda
 SRC := $(foreach r,$(ROOMS),$(sort $(wildcard src/$(r)/*.c)))
 KERNELS := $(sort $(wildcard src/cpu/kernels/*.c))
 # Each kernel source is compiled once per instruction set; src/cpu/simd.h picks the vocabulary.

@@ -26,4 +26,28 @@ mlsys_status mlsi_codegen_tasks(mlsi_nest *n, int64_t *code);
 /* Bytes of LOCAL memory of one worker under values of the nest's shape symbols. */
 mlsys_status mlsi_codegen_work(const mlsi_nest *n, const int64_t *dims, uint64_t *bytes);
 
+/* ---- CUDA C (cuda*.c). The text stands behind the vocabulary of src/cuda/gen_device.h and gives one kernel a nest:
+ *
+ *     extern "C" __global__ void NAME(inputs..., outputs..., int64_t symbols..., char *work, int64_t work_bytes,
+ *                                     int64_t tasks, int64_t *error)
+ *
+ * A task is one iteration of the PARALLEL loops that nest perfectly from the root; workers take tasks in turn, a whole grid's
+ * stride apart. A worker is a thread, or a block whose threads share each task's VECTOR loops. work: LOCAL memory that
+ * neither registers nor shared memory hold, work_bytes of it (mlsi_codegen_cuda_work) for each worker of the grid. The
+ * first BIND that fails leaves error[0] = its number + 1, then value, extent, position; error[0] is 0 before. */
+typedef struct mlsi_gpu_code {
+    int64_t tasks;         /* index expression */
+    int32_t threads;       /* of a block */
+    bool block_is_worker;  /* else each thread is one */
+    uint32_t shared_bytes; /* dynamic shared memory of a block */
+} mlsi_gpu_code;
+
+/* UNSUPPORTED with the reason where the text cannot say what the nest does. */
+mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out, mlsi_gpu_code *code);
+/* The default schedule for GPUs. */
+mlsys_status mlsi_codegen_cuda_schedule(mlsi_nest *n);
+/* Bytes of `work` for one worker under values of the nest's shape symbols. */
+mlsys_status mlsi_codegen_cuda_work(const mlsi_nest *n, const mlsi_gpu_code *code,
+                                    const int64_t *dims, uint64_t *bytes);
+
 #endif
