@@ -11,10 +11,7 @@ mlsys_status mlsys_device_count(mlsys_ctx ctx, mlsys_devtype type, int32_t *out)
     mlsi_ctx *c;
     MLSI_TRY(mlsi_pin(ctx, MLSYS_KIND_CTX, "device_count: ctx", &c));
     mlsi_unpin(c);
-    if (type != MLSYS_CPU && type != MLSYS_CUDA)
-        return mlsi_fail(MLSYS_E_ARG, "device_count: unknown device type %d", type);
-    *out = type == MLSYS_CPU;
-    return MLSYS_OK;
+    return mlsi_device_count(type, out);
 }
 
 mlsys_status mlsys_device_get(mlsys_ctx ctx, mlsys_devtype type, int32_t index, mlsys_device *out) {
@@ -56,9 +53,11 @@ mlsys_status mlsys_device_describe(mlsys_device device, char *buf, uint64_t cap,
     processor_name(name);
     mlsi_text text;
     mlsi_text_init(&text, &d->object.ctx->alloc);
-    mlsi_text_add(&text,
-                  "{\"type\":\"cpu\",\"index\":%d,\"name\":\"%s\",\"isa\":\"%s\",\"threads\":%d}",
-                  d->index, name, isa_names[ctx->isa_limit], mlsi_pool_threads(ctx->pool));
+    if (d->accel) d->accel->describe(d->opened, &text);
+    if (!d->accel)
+        mlsi_text_add(
+            &text, "{\"type\":\"cpu\",\"index\":%d,\"name\":\"%s\",\"isa\":\"%s\",\"threads\":%d}",
+            d->index, name, isa_names[ctx->isa_limit], mlsi_pool_threads(ctx->pool));
     mlsys_status st = mlsi_text_out(&text, buf, cap, need);
     mlsi_unpin(d);
     return st;
@@ -77,7 +76,7 @@ mlsys_status mlsys_stream_create(mlsys_device device, mlsys_config config, mlsys
     return st;
 }
 
-/* CPU work is done when the call that asked for it returns. */
+/* Work is done when the call that asked for it returns. */
 mlsys_status mlsys_stream_sync(mlsys_stream stream) {
     mlsi_stream *s;
     MLSI_TRY(mlsi_pin_exclusive(stream, MLSYS_KIND_STREAM, "stream_sync: stream", &s));

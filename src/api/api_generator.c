@@ -86,7 +86,7 @@ mlsys_status mlsys_generator_next(mlsys_generator generator, int32_t *id, char *
 mlsys_status mlsys_generator_logits(mlsys_generator generator, float *out, uint64_t count) {
     API_COMPUTES;
     mlsi_generator *g;
-    void *logits;
+    float *logits;
     API_NOT_NULL(out, "generator_logits: out");
     MLSI_TRY(mlsi_pin_exclusive(generator, MLSYS_KIND_GENERATOR, "generator_logits: g", &g));
     mlsys_status st = MLSYS_OK;
@@ -94,7 +94,7 @@ mlsys_status mlsys_generator_logits(mlsys_generator generator, float *out, uint6
         st = mlsi_fail(MLSYS_E_ARG, "generator_logits: count %llu, the vocabulary has %lld",
                        (unsigned long long)count, (long long)g->vocab);
     if (st == MLSYS_OK) st = mlsi_generator_evaluate(g);
-    if (st == MLSYS_OK) st = mlsys_tensor_data(g->logits, &logits, NULL);
+    if (st == MLSYS_OK) st = mlsi_generator_read_logits(g, &logits);
     if (st == MLSYS_OK) memcpy(out, logits, sizeof *out * (size_t)count);
     mlsi_unpin_exclusive(g);
     return st;

@@ -85,10 +85,12 @@ mlsys_status mlsys_tensor_data(mlsys_tensor t, void **out, uint64_t *bytes) {
     mlsi_tensor *x;
     MLSI_TRY(mlsi_pin(t, MLSYS_KIND_TENSOR, "tensor_data: t", &x));
     mlsi_view v = mlsi_tensor_view_of(x);
-    *out = v.data;
-    if (bytes) *bytes = x->storage->bytes - (uint64_t)((char *)v.data - x->storage->base);
+    mlsys_status st = mlsi_tensor_on_host(x, "tensor_data: t");
+    if (st == MLSYS_OK) *out = v.data;
+    if (st == MLSYS_OK && bytes)
+        *bytes = x->storage->bytes - (uint64_t)((char *)v.data - x->storage->base);
     mlsi_unpin(x);
-    return MLSYS_OK;
+    return st;
 }
 
 mlsys_status mlsys_tensor_storage_id(mlsys_tensor t, uint64_t *out) {
@@ -126,17 +128,13 @@ static mlsys_status call_end(tensor_call *c, const char *call, mlsys_status st) 
     return st ? mlsi_fail_in(st, "%s", call) : st;
 }
 
-/* Dense row-major host memory seen as t's shape. */
-static mlsys_status host_view(const mlsi_tensor *t, const void *host, uint64_t bytes,
-                              mlsi_view *out) {
+/* Dense row-major host memory of t's elements. */
+static mlsys_status check_host(const mlsi_tensor *t, const void *host, uint64_t bytes) {
     uint64_t needed = mlsi_layout_bytes(&t->layout);
     if (bytes != needed)
         return mlsi_fail(MLSYS_E_ARG, "bytes is %llu, the tensor has %llu",
                          (unsigned long long)bytes, (unsigned long long)needed);
     if (!host && bytes) return mlsi_fail(MLSYS_E_ARG, "the host memory is NULL");
-    mlsi_layout dense;
-    MLSI_TRY(mlsi_layout_row_major(&dense, t->layout.dtype, t->layout.rank, t->layout.shape));
-    *out = mlsi_view_of((void *)host, &dense);
     return MLSYS_OK;
 }
 
@@ -144,20 +142,18 @@ mlsys_status mlsys_tensor_write(mlsys_tensor t, mlsys_stream stream, const void 
                                 uint64_t bytes) {
     tensor_call c;
     MLSI_TRY(call_begin(&c, t, "tensor_write: t", stream, "tensor_write: stream"));
-    mlsi_view host, view = mlsi_tensor_view_of(c.t);
     mlsys_status st = mlsi_tensor_writable(c.t, "t");
-    if (st == MLSYS_OK) st = host_view(c.t, src, bytes, &host);
+    if (st == MLSYS_OK) st = check_host(c.t, src, bytes);
     if (st == MLSYS_OK) mlsi_storage_written(c.t->storage);
-    if (st == MLSYS_OK) st = mlsi_copy_overlapping(&c.t->object.ctx->alloc, &view, &host);
+    if (st == MLSYS_OK) st = mlsi_tensor_upload(c.t, src);
     return call_end(&c, "tensor_write", st);
 }
 
 mlsys_status mlsys_tensor_read(mlsys_tensor t, mlsys_stream stream, void *dst, uint64_t bytes) {
     tensor_call c;
     MLSI_TRY(call_begin(&c, t, "tensor_read: t", stream, "tensor_read: stream"));
-    mlsi_view host, view = mlsi_tensor_view_of(c.t);
-    mlsys_status st = host_view(c.t, dst, bytes, &host);
-    if (st == MLSYS_OK) st = mlsi_copy_overlapping(&c.t->object.ctx->alloc, &host, &view);
+    mlsys_status st = check_host(c.t, dst, bytes);
+    if (st == MLSYS_OK) st = mlsi_tensor_download(c.t, dst);
     return call_end(&c, "tensor_read", st);
 }
 
@@ -174,8 +170,7 @@ static mlsys_status copy(mlsi_tensor *dst, const mlsi_tensor *src) {
     MLSI_TRY(mlsi_api_same_ctx(&dst->object, &src->object, "dst and src"));
     MLSI_TRY(mlsi_tensor_writable(dst, "dst"));
     mlsi_storage_written(dst->storage);
-    mlsi_view to = mlsi_tensor_view_of(dst), from = mlsi_tensor_view_of(src);
-    return mlsi_copy_overlapping(&dst->object.ctx->alloc, &to, &from);
+    return mlsi_tensor_transfer(dst, src);
 }
 
 mlsys_status mlsys_tensor_copy(mlsys_tensor dst, mlsys_tensor src, mlsys_stream stream) {
@@ -233,7 +228,7 @@ static mlsys_status fill_random(mlsi_tensor *t, const char *kind, uint64_t key,
     MLSI_TRY(mlsi_rng_check(view.dtype, job.kind));
     MLSI_TRY(mlsi_tensor_writable(t, "t"));
     void *scratch = NULL;
-    bool direct = mlsi_view_contiguous(&view);
+    bool direct = mlsi_view_contiguous(&view) && mlsi_is_host(t->device);
     if (!direct) {
         mlsi_layout l;
         MLSI_TRY(mlsi_layout_row_major(&l, view.dtype, view.rank, view.shape));
@@ -243,9 +238,9 @@ static mlsys_status fill_random(mlsi_tensor *t, const char *kind, uint64_t key,
     job.data = dense.data;
     mlsi_storage_written(t->storage);
     mlsi_pool_run(ctx->pool, (job.count + RANDOM_CHUNK - 1) / RANDOM_CHUNK, random_chunk, &job);
-    if (!direct) mlsi_copy_view(&view, &dense);
+    mlsys_status st = direct ? MLSYS_OK : mlsi_tensor_upload(t, dense.data);
     mlsi_mem_free(&ctx->alloc, scratch);
-    return MLSYS_OK;
+    return st;
 }
 
 mlsys_status mlsys_tensor_random(mlsys_tensor t, mlsys_stream stream, const char *kind,

@@ -12,6 +12,7 @@
 #ifndef MLSI_BACKEND_H
 #define MLSI_BACKEND_H
 
+#include "core/accelerator.h"
 #include "core/alloc.h"
 #include "core/block_code.h"
 #include "core/gen_args.h"
@@ -60,6 +61,8 @@ typedef struct mlsi_kernel_args {
     void *work;
     uint64_t work_bytes;
     mlsi_pool *pool;
+    mlsi_queue
+        *queue; /* rows of an accelerator: all data is the device's, and the work is queued */
 } mlsi_kernel_args;
 
 typedef struct mlsi_kernel {
@@ -89,6 +92,8 @@ typedef struct mlsi_module mlsi_module;
 typedef struct mlsi_backend {
     const char *name;
     mlsys_devtype type;
+    /* Memory and queues of its devices; then every op without a row becomes a generated kernel. NULL: the host. */
+    const mlsi_accelerator *accel;
     /* First row of op that accepts q and needs at most isa, which the machine has; NULL = none. */
     const mlsi_kernel *(*find)(const mlsi_query *q, mlsi_isa isa);
     /* i-th row of the whole table, NULL past the end: for listings and conformance tests. */
@@ -109,6 +114,7 @@ typedef struct mlsi_backend {
 } mlsi_backend;
 
 extern const mlsi_backend mlsi_cpu_backend;
+extern const mlsi_backend mlsi_cuda_backend;
 
 const char *mlsi_op_name(mlsi_op op); /* text name, from op_list.h */
 /* MLSI_OP_COUNT when unknown. */

@@ -28,13 +28,13 @@ typedef struct mlsi_ctx {
     mlsi_trace *trace;
     struct mlsi_log *log;
     _Atomic(mlsi_custom_op *) custom_ops;
-    pthread_mutex_t lock; /* registration and cpu_device; never held over a hook */
+    pthread_mutex_t lock; /* registration and devices; never held over a hook */
     int32_t pid;          /* of the creator; a forked child is refused */
     int32_t isa_limit;    /* instruction set to use: the machine's best, at most config "isa" */
     _Atomic uint64_t live_handles;
-    _Atomic uint64_t next_serial;   /* graphs, storages, programs */
-    struct mlsi_device *cpu_device; /* not pinned: its destroy clears it */
-    int64_t trace_capacity;         /* config "trace_capacity" */
+    _Atomic uint64_t next_serial; /* graphs, storages, programs */
+    struct mlsi_device *devices;  /* those in use; not pinned: destroy takes one out */
+    int64_t trace_capacity;       /* config "trace_capacity" */
 } mlsi_ctx;
 
 /* hooks may be NULL, else complete (see api). hooks->destroy is not called when this fails. */

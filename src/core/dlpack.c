@@ -36,7 +36,14 @@ typedef struct dl_managed {
 
 _Static_assert(sizeof(dl_tensor) == 48 && sizeof(dl_managed) == 80, "DLPack's layout on 64 bits");
 
-enum { DL_MAJOR = 1, DL_MINOR = 0, DL_CPU = 1, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
+enum {
+    DL_MAJOR = 1,
+    DL_MINOR = 0,
+    DL_CPU = 1,
+    DL_CUDA = 2,
+    DL_CUDA_HOST = 3,
+    DL_CUDA_MANAGED = 13
+};
 enum {
     DL_INT = 0,
     DL_UINT = 1,
@@ -92,12 +99,14 @@ static mlsys_status export_storage(mlsi_tensor *t, bool copy, mlsi_layout *l,
         mlsi_storage_retain(t->storage);
         return MLSYS_OK;
     }
-    mlsi_ctx *ctx = t->object.ctx;
     MLSI_TRY(mlsi_layout_row_major(l, t->layout.dtype, t->layout.rank, t->layout.shape));
-    MLSI_TRY(mlsi_storage_create(ctx, mlsi_layout_bytes(l), storage));
-    mlsi_view from = mlsi_tensor_view_of(t), to = mlsi_view_of((*storage)->base, l);
-    mlsi_copy_view(&to, &from);
-    return MLSYS_OK;
+    MLSI_TRY(mlsi_storage_create(t->device, mlsi_layout_bytes(l), storage));
+    mlsi_tensor to = *t;
+    to.storage = *storage;
+    to.layout = *l;
+    mlsys_status st = mlsi_tensor_transfer(&to, t);
+    if (st != MLSYS_OK) mlsi_storage_release(*storage);
+    return st;
 }
 
 mlsys_status mlsi_dlpack_export(mlsi_tensor *t, uint64_t flags, void **managed) {
@@ -128,17 +137,17 @@ mlsys_status mlsi_dlpack_export(mlsi_tensor *t, uint64_t flags, void **managed) 
     mlsi_view v = mlsi_view_of(e->storage->base, &l);
     bool readonly = (e->storage->readonly || mlsi_layout_self_overlaps(&l)) &&
                     !mlsi_fault(MLSI_FAULT_DLPACK_READ_ONLY);
-    e->managed = (dl_managed){.version = {DL_MAJOR, DL_MINOR},
-                              .manager = ctx,
-                              .deleter = exported_delete,
-                              .flags = (readonly ? MLSI_DLPACK_READ_ONLY : 0) |
-                                       (copy ? MLSI_DLPACK_IS_COPIED : 0),
-                              .tensor = {.data = mlsi_layout_count(&l) ? v.data : NULL,
-                                         .device = {DL_CPU, 0},
-                                         .ndim = l.rank,
-                                         .dtype = {dtypes[row].code, dtypes[row].bits, 1},
-                                         .shape = l.rank ? e->shape : NULL,
-                                         .strides = l.rank ? e->strides : NULL}};
+    e->managed = (dl_managed){
+        .version = {DL_MAJOR, DL_MINOR},
+        .manager = ctx,
+        .deleter = exported_delete,
+        .flags = (readonly ? MLSI_DLPACK_READ_ONLY : 0) | (copy ? MLSI_DLPACK_IS_COPIED : 0),
+        .tensor = {.data = mlsi_layout_count(&l) ? v.data : NULL,
+                   .device = {mlsi_is_host(t->device) ? DL_CPU : DL_CUDA, t->device->index},
+                   .ndim = l.rank,
+                   .dtype = {dtypes[row].code, dtypes[row].bits, 1},
+                   .shape = l.rank ? e->shape : NULL,
+                   .strides = l.rank ? e->strides : NULL}};
     *managed = &e->managed;
     return MLSYS_OK;
 }
@@ -152,11 +161,16 @@ void mlsi_dlpack_free(void *managed) {
     if (m && m->deleter) m->deleter(m);
 }
 
-static mlsys_status import_layout(const dl_tensor *t, mlsi_layout *l) {
-    if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST &&
-        t->device.type != DL_CUDA_MANAGED)
+static mlsys_status import_layout(const mlsi_device *on, const dl_tensor *t, mlsi_layout *l) {
+    bool host = t->device.type == DL_CPU || t->device.type == DL_CUDA_HOST ||
+                t->device.type == DL_CUDA_MANAGED;
+    if (mlsi_is_host(on) && !host)
         return mlsi_fail(MLSYS_E_DEVICE, "tensor_from_dlpack: device type %d is not host memory",
                          t->device.type);
+    if (!mlsi_is_host(on) && (t->device.type != DL_CUDA || t->device.id != on->index))
+        return mlsi_fail(MLSYS_E_DEVICE,
+                         "tensor_from_dlpack: device type %d, number %d is not CUDA device %d",
+                         t->device.type, t->device.id, on->index);
     int row = 0;
     while (row < DTYPES &&
            !(dtypes[row].code == t->dtype.code && dtypes[row].bits == t->dtype.bits))
@@ -179,7 +193,7 @@ mlsys_status mlsi_dlpack_import(mlsi_device *device, void *managed, mlsys_tensor
                          m->version.major, m->version.minor);
     const dl_tensor *t = &m->tensor;
     mlsi_layout l;
-    MLSI_TRY(import_layout(t, &l));
+    MLSI_TRY(import_layout(device, t, &l));
     /* The storage is exactly what the view reaches: it starts at the lowest element. */
     int64_t low, high, bytes;
     MLSI_TRY(mlsi_layout_bounds(&l, &low, &high));

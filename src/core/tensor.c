@@ -14,18 +14,21 @@ static mlsi_storage *storage_init(mlsi_storage *s, mlsi_ctx *ctx) {
     return s;
 }
 
-mlsys_status mlsi_storage_create(mlsi_ctx *ctx, uint64_t bytes, mlsi_storage **out) {
+mlsys_status mlsi_storage_create(mlsi_device *device, uint64_t bytes, mlsi_storage **out) {
     *out = NULL;
+    mlsi_ctx *ctx = device->object.ctx;
     mlsi_storage *s;
     MLSI_TRY(MLSI_NEW(&ctx->alloc, &s));
-    void *base;
-    mlsys_status st = mlsi_mem_alloc(&ctx->alloc, bytes, &base);
+    char *base;
+    mlsys_status st = mlsi_device_alloc(device, bytes, &base);
     if (st != MLSYS_OK) {
         if (!mlsi_fault(MLSI_FAULT_STORAGE_LEAK)) mlsi_mem_free(&ctx->alloc, s);
         return st;
     }
     s->base = base;
     s->bytes = bytes;
+    s->device = device;
+    mlsi_repin(device);
     *out = storage_init(s, ctx);
     return MLSYS_OK;
 }
@@ -63,7 +66,8 @@ void mlsi_storage_release(mlsi_storage *s) {
     if (s->done)
         s->done(s->user);
     else
-        mlsi_mem_free(&ctx->alloc, s->base);
+        mlsi_device_free(s->device, s->base);
+    mlsi_unpin(s->device);
     mlsi_mem_free(&ctx->alloc, s);
     mlsi_unpin(ctx);
 }
@@ -127,7 +131,7 @@ mlsys_status mlsi_tensor_new(mlsi_device *device, const mlsi_layout *l, mlsys_te
     mlsi_layout dense;
     MLSI_TRY(mlsi_layout_row_major(&dense, l->dtype, l->rank, l->shape));
     mlsi_storage *storage;
-    MLSI_TRY(mlsi_storage_create(device->object.ctx, mlsi_layout_bytes(&dense), &storage));
+    MLSI_TRY(mlsi_storage_create(device, mlsi_layout_bytes(&dense), &storage));
     mlsys_status st = mlsi_tensor_make(device, storage, &dense, out);
     mlsi_storage_release(storage);
     return st;
@@ -137,12 +141,15 @@ mlsys_status mlsi_tensor_copy_reshaped(mlsi_tensor *t, const mlsi_layout *l, mls
     MLSI_TRY(mlsi_tensor_new(t->device, l, out));
     mlsi_tensor *fresh;
     MLSI_TRY(mlsi_pin(*out, MLSYS_KIND_TENSOR, "tensor: copy", &fresh));
-    mlsi_layout dense; /* t's own shape over the new memory; checked when t was made */
+    mlsi_tensor dense = *fresh; /* t's own shape over the new memory; checked when t was made */
     mlsys_status st =
-        mlsi_layout_row_major(&dense, t->layout.dtype, t->layout.rank, t->layout.shape);
-    mlsi_view from = mlsi_tensor_view_of(t), to = mlsi_view_of(fresh->storage->base, &dense);
-    if (st == MLSYS_OK) mlsi_copy_view(&to, &from);
+        mlsi_layout_row_major(&dense.layout, t->layout.dtype, t->layout.rank, t->layout.shape);
+    if (st == MLSYS_OK) st = mlsi_tensor_transfer(&dense, t);
     mlsi_unpin(fresh);
+    if (st != MLSYS_OK) {
+        mlsys_release(*out);
+        *out = NULL;
+    }
     return st;
 }
 

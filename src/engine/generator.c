@@ -50,6 +50,7 @@ static void destroy(mlsi_object *self) {
     mlsi_mem_free(a, g->outputs);
     mlsi_mem_free(a, g->history);
     mlsi_mem_free(a, g->candidates);
+    mlsi_mem_free(a, g->row);
     mlsi_generator_forget_turns(g, 0);
     mlsi_mem_free(a, g->turns);
     mlsi_unpin(g->tokenizer);
@@ -83,8 +84,10 @@ static mlsys_status make_cache(mlsi_generator *g, const mlsi_graph_options *o,
     MLSI_TRY(mlsi_layout_row_major(&l, o->kv_dtype, 4, shape));
     MLSI_TRY(mlsi_tensor_new(g->stream->device, &l, &g->inputs[2 + i]));
     MLSI_TRY(mlsi_pin(g->inputs[2 + i], MLSYS_KIND_TENSOR, "generator", &t));
-    memset(mlsi_tensor_view_of(t).data, 0, mlsi_layout_bytes(&l));
+    mlsys_status st =
+        mlsi_device_zero(t->device, mlsi_tensor_view_of(t).data, mlsi_layout_bytes(&l));
     mlsi_unpin(t);
+    if (st != MLSYS_OK) return st;
     g->outputs[i] = g->inputs[2 + i];
     g->cache_bytes += mlsi_layout_bytes(&l);
     return MLSYS_OK;
@@ -100,6 +103,7 @@ static mlsys_status make_tensors(mlsi_generator *g, const mlsi_graph_options *o,
     MLSI_TRY(MLSI_NEW_N(a, g->n_caches + 1, &g->outputs));
     MLSI_TRY(MLSI_NEW_N(a, g->context, &g->history));
     MLSI_TRY(MLSI_NEW_N(a, g->vocab, &g->candidates));
+    if (!mlsi_is_host(d)) MLSI_TRY(MLSI_NEW_N(a, g->vocab, &g->row));
     MLSI_TRY(mlsi_layout_row_major(&l, MLSYS_I32, 2, tokens));
     MLSI_TRY(mlsi_tensor_new(d, &l, &g->tokens));
     MLSI_TRY(mlsi_layout_row_major(&l, MLSYS_I64, 0, NULL));
@@ -201,19 +205,20 @@ mlsys_status mlsi_generator_append_text(mlsi_generator *g, const char *text, uin
 /* One run over at most a chunk of what is not cached. */
 static mlsys_status run_chunk(mlsi_generator *g) {
     int64_t n = g->n_history - g->n_cached;
-    void *data;
     mlsys_tensor view = NULL;
     if (n > g->chunk) n = g->chunk;
-    MLSI_TRY(mlsys_tensor_data(g->start, &data, NULL));
-    memcpy(data, &g->n_cached, sizeof(int64_t));
-    MLSI_TRY(mlsys_tensor_data(g->tokens, &data, NULL));
-    memcpy(data, g->history + g->n_cached, sizeof(int32_t) * (size_t)n);
     const int64_t shape[2] = {1, n}, strides[2] = {n, 1};
     MLSI_TRY(mlsys_tensor_view(g->tokens, 2, shape, strides, 0, &view));
     g->inputs[0] = view;
     int64_t t0 = mlsi_now_ns();
-    mlsys_status st = mlsys_program_run(g->program, g->stream_handle, (int32_t)g->n_caches + 2,
-                                        g->inputs, (int32_t)g->n_caches + 1, g->outputs);
+    mlsys_status st =
+        mlsys_tensor_write(g->start, g->stream_handle, &g->n_cached, sizeof g->n_cached);
+    if (st == MLSYS_OK)
+        st = mlsys_tensor_write(view, g->stream_handle, g->history + g->n_cached,
+                                sizeof *g->history * (uint64_t)n);
+    if (st == MLSYS_OK)
+        st = mlsys_program_run(g->program, g->stream_handle, (int32_t)g->n_caches + 2, g->inputs,
+                               (int32_t)g->n_caches + 1, g->outputs);
     double seconds = (double)(mlsi_now_ns() - t0) * 1e-9;
     g->inputs[0] = NULL;
     mlsys_release(view);
@@ -223,6 +228,13 @@ static mlsys_status run_chunk(mlsi_generator *g) {
     *(decode ? &g->decode_tokens : &g->prefill_tokens) += n;
     g->n_cached += n;
     return MLSYS_OK;
+}
+
+mlsys_status mlsi_generator_read_logits(mlsi_generator *g, float **out) {
+    if (!g->row) return mlsys_tensor_data(g->logits, (void **)out, NULL);
+    *out = g->row;
+    return mlsys_tensor_read(g->logits, g->stream_handle, g->row,
+                             sizeof *g->row * (uint64_t)g->vocab);
 }
 
 mlsys_status mlsi_generator_evaluate(mlsi_generator *g) {
@@ -281,13 +293,13 @@ static mlsys_status add_text(mlsi_generator *g, int32_t token, mlsi_text *text) 
 }
 
 mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text) {
-    void *logits;
+    float *logits;
     int32_t token;
     *id = -1;
     if (g->done || (g->streaming && g->n_history == g->context)) return finish(g, text);
     MLSI_TRY(mlsi_generator_evaluate(g));
     if (g->n_history == g->context) return finish(g, text);
-    MLSI_TRY(mlsys_tensor_data(g->logits, &logits, NULL));
+    MLSI_TRY(mlsi_generator_read_logits(g, &logits));
     MLSI_TRY(mlsi_sample(&g->sampler, logits, g->vocab, g->history, g->n_history, g->candidates,
                          &token));
     if (mlsi_tokenizer_is_end(g->tokenizer, token)) return finish(g, text);

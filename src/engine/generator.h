@@ -29,6 +29,7 @@ typedef struct mlsi_generator {
     bool streaming; /* the last token was produced: the next one's text goes on from it */
     mlsi_sampler sampler;
     mlsi_candidate *candidates;
+    float *row; /* the logits on the host, where they are made on a device; else NULL */
     mlsi_token_stream text;
     int64_t held_at[MLSI_STREAM_HELD]; /* position of the token that each byte text holds is of */
     mlsi_turn *turns;
@@ -56,5 +57,8 @@ mlsys_status mlsi_generator_next(mlsi_generator *g, int32_t *id, mlsi_text *text
 mlsys_status mlsi_generator_stat(const mlsi_generator *g, const char *name, double *out);
 /* The names that it knows, one a line with type and meaning. */
 void mlsi_generator_stats_text(mlsi_text *out);
+
+/* The last evaluation's logits on the host, until the next one. */
+mlsys_status mlsi_generator_read_logits(mlsi_generator *g, float **out);
 
 #endif

@@ -39,6 +39,7 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
     MLSI_TRY(MLSI_NEW(a, &b));
     b->serial = p->serial;
     b->program = p;
+    b->device = p->device;
     mlsys_status st = MLSI_NEW_N(a, p->graph.symbols.n_symbols + 1, &b->binding);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, p->graph.symbols.n_symbols + 1, &b->wanted);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, p->n_routines, &b->routines);
@@ -50,6 +51,8 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, most + 1, &b->intervals);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, mlsi_plan_scratch(most), &b->scratch);
     if (st == MLSYS_OK) st = mlsi_plan_proof_create(p, &b->proof);
+    if (st == MLSYS_OK && p->backend->accel)
+        st = mlsi_device_alloc(p->device, mlsi_accel_error_bytes(p), &b->errors);
     for (int32_t i = 0; i < p->n_routines && st == MLSYS_OK; i++)
         st = routine_create(p, i, &b->routines[i]);
     if (st != MLSYS_OK) {
@@ -78,6 +81,7 @@ void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b) {
     mlsi_mem_free(a, b->wanted);
     mlsi_mem_free(a, b->intervals);
     mlsi_mem_free(a, b->scratch);
+    if (b->errors) mlsi_device_free(b->device, b->errors);
     mlsi_plan_proof_free(a, &b->proof);
     mlsi_mem_free(a, b);
 }

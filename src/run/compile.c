@@ -94,13 +94,15 @@ void mlsi_program_free(mlsi_program *p) {
     mlsi_mem_free(a, p->packs);
     mlsi_mem_free(a, p->const_ranges);
     mlsi_graph_free(&p->graph);
+    mlsi_unpin(p->host);
     mlsi_unpin(p->device);
 }
 
 static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compile_options *o) {
     int32_t func;
-    mlsi_pass_ctx pass = {&p->graph,    p->device,   p->backend,
-                          p->isa_limit, p->numerics, o->fuse_least};
+    mlsi_pass_ctx pass = {&p->graph, p->host, p->backend, p->isa_limit, p->numerics, o->fuse_least};
+    if (p->backend->accel && !pass.fuse_least)
+        pass.fuse_least = 1; /* a launch costs more than that */
     pass.prove = p->prove;
     pass.report = &p->report;
     MLSI_TRY(mlsi_compile_report_init(&p->report, p->graph.alloc));
@@ -122,17 +124,30 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
     MLSI_TRY(mlsi_generate(p));
     int64_t start = mlsi_now_ns();
     mlsys_status st = mlsi_lower_program(p);
+    if (st == MLSYS_OK && p->backend->accel) st = mlsi_accel_constants(p);
     p->report.lower_ns = mlsi_now_ns() - start;
+    return st;
+}
+
+/* The device of constants and of steps that run on the host. */
+static mlsys_status pin_host(mlsi_device *device, mlsi_device **out) {
+    mlsys_device handle;
+    if (mlsi_is_host(device)) {
+        mlsi_repin(device);
+        return *out = device, MLSYS_OK;
+    }
+    MLSI_TRY(mlsi_device_get(device->object.ctx, MLSYS_CPU, 0, &handle));
+    mlsys_status st = mlsi_pin(handle, MLSYS_KIND_DEVICE, "compile: host", out);
+    mlsys_release(handle);
     return st;
 }
 
 mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device *device,
                                const mlsi_compile_options *o) {
     memset(p, 0, sizeof *p);
-    if (device->type != MLSYS_CPU)
-        return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: device type %d has no backend",
-                         device->type);
     MLSI_TRY(mlsi_graph_init(&p->graph, g->ctx));
+    mlsys_status st = pin_host(device, &p->host);
+    if (st != MLSYS_OK) return mlsi_graph_free(&p->graph), st;
     p->device = device;
     mlsi_repin(device);
     p->serial = atomic_fetch_add(&g->ctx->next_serial, 1) + 1;
@@ -141,9 +156,9 @@ mlsys_status mlsi_program_init(mlsi_program *p, const mlsi_graph *g, mlsi_device
     p->prove = o->verify || ALWAYS_PROVE;
     p->replay = o->replay;
     p->jit = o->jit;
-    p->backend = &mlsi_cpu_backend;
+    p->backend = mlsi_is_host(device) ? &mlsi_cpu_backend : &mlsi_cuda_backend;
     p->isa_limit = o->isa_limit;
-    mlsys_status st = build(p, g, o);
+    st = build(p, g, o);
     if (st != MLSYS_OK) mlsi_program_free(p);
     return st;
 }

@@ -20,7 +20,7 @@ mlsys_status mlsi_custom_operands_create(const mlsi_program *p, const mlsi_node 
                                          mlsi_custom_operand *operands) {
     for (int i = 0; i < node->n_in + node->n_out; i++)
         if (i >= node->n_in || node->in[i] >= 0)
-            MLSI_TRY(operand_create(p->device, i < node->n_in, &operands[i]));
+            MLSI_TRY(operand_create(p->host, i < node->n_in, &operands[i]));
     return MLSYS_OK;
 }
 

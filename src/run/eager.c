@@ -59,7 +59,10 @@ static mlsys_status run_kernel(mlsi_graph *g, mlsi_stream *s, mlsi_tensor *const
                           MLSI_STABLE};
     mlsys_status st = MLSYS_OK;
     *done = false;
-    if (node->op == MLSI_OP_CUSTOM) return MLSYS_OK;
+    if (node->op == MLSI_OP_CUSTOM || !mlsi_is_host(s->device)) return MLSYS_OK;
+    for (int i = 0; i < node->n_in; i++) /* refused with the sentence of a program's run */
+        if (node->in[i] >= 0 && in[f->values[node->in[i]].index]->device != s->device)
+            return MLSYS_OK;
     memset(operands, 0, sizeof operands);
     memset(facts, 0, sizeof facts);
     for (int i = 0; i < node->n_in; i++)

@@ -49,11 +49,29 @@ static mlsys_status call_routine(const exec *x, int32_t index, const mlsi_view *
     return run_routine(x, index, arena);
 }
 
+/* Bytes from one buffer of the program's device to another. */
+static mlsys_status move(const exec *x, void *to, const void *from, uint64_t bytes) {
+    if (x->s->queue && bytes) return x->s->device->accel->copy(x->s->queue, to, from, bytes);
+    if (!x->s->queue) memcpy(to, from, bytes);
+    return MLSYS_OK;
+}
+
+/* A predicate's value, which decides what the host does next. */
+static mlsys_status read_flag(const exec *x, const void *flag, bool *out) {
+    uint8_t byte = 0;
+    if (x->s->queue)
+        MLSI_TRY(x->s->device->accel->download(x->s->queue, &byte, flag, 1));
+    else
+        byte = *(const uint8_t *)flag;
+    return *out = byte != 0, MLSYS_OK;
+}
+
 /* A fused function: one kernel, or without code its steps. */
 static mlsys_status run_call(const exec *x, const mlsi_node *node, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
     const mlsi_generated *k = mlsi_generated_of(x->p, node);
     char *out[MLSI_MAX_OPERANDS];
+    if (k && k->launches) return mlsi_accel_launch(x->b, k, a);
     if (k) return mlsi_generated_run(k, x->b->binding, a);
     for (int i = 0; i < a->n_out; i++)
         out[i] = a->out[i].data;
@@ -63,10 +81,11 @@ static mlsys_status run_call(const exec *x, const mlsi_node *node, const mlsi_ke
 static mlsys_status run_if(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_attr_control *c = a->attrs;
     char *out[MLSI_MAX_OPERANDS];
+    bool yes;
     for (int i = 0; i < a->n_out; i++)
         out[i] = a->out[i].data;
-    int64_t fn = *(const uint8_t *)a->in[0].data ? c->fn1 : c->fn2;
-    return call_routine(x, (int32_t)fn, a->in + 1, out, a->work);
+    MLSI_TRY(read_flag(x, a->in[0].data, &yes));
+    return call_routine(x, (int32_t)(yes ? c->fn1 : c->fn2), a->in + 1, out, a->work);
 }
 
 static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
@@ -74,19 +93,21 @@ static mlsys_status run_while(const exec *x, const mlsi_kernel_args *a) {
     const mlsi_routine *body = &x->p->routines[c->fn2];
     char *next[MLSI_MAX_OPERANDS], *at = (char *)a->work + MLSI_PLAN_ALIGN;
     for (int i = 0; i < a->n_out; i++) {
-        memcpy(a->out[i].data, a->in[i].data, mlsi_view_bytes(&a->out[i]));
+        MLSI_TRY(move(x, a->out[i].data, a->in[i].data, mlsi_view_bytes(&a->out[i])));
         next[i] = NULL;
         if (mlsi_hands_on(body, i)) continue;
         next[i] = at;
         at += mlsi_plan_align(mlsi_view_bytes(&a->out[i]));
     }
     char *flag = a->work;
+    bool more;
     for (;;) {
         MLSI_TRY(call_routine(x, (int32_t)c->fn1, a->out, &flag, at));
-        if (!*flag) return MLSYS_OK;
+        MLSI_TRY(read_flag(x, flag, &more));
+        if (!more) return MLSYS_OK;
         MLSI_TRY(call_routine(x, (int32_t)c->fn2, a->out, next, at));
         for (int i = 0; i < a->n_out; i++)
-            if (next[i]) memcpy(a->out[i].data, next[i], mlsi_view_bytes(&a->out[i]));
+            if (next[i]) MLSI_TRY(move(x, a->out[i].data, next[i], mlsi_view_bytes(&a->out[i])));
     }
 }
 
@@ -101,20 +122,34 @@ static mlsys_status run_reference(const exec *x, const mlsi_step *s, const mlsi_
     return mlsi_op_get(s->op)->ref(&ra);
 }
 
+typedef struct plain_step {
+    const exec *x;
+    const mlsi_bound_routine *br;
+    const mlsi_step *s;
+} plain_step;
+
+/* No control flow: a kernel, the reference, or a custom op. */
+static mlsys_status run_plain(void *user, const mlsi_kernel_args *a) {
+    const plain_step *q = user;
+    if (q->s->op == MLSI_OP_CUSTOM) {
+        const mlsi_attr_custom *c = a->attrs;
+        return mlsi_custom_call(&q->x->p->graph.customs[c->op_index], q->x->s, a,
+                                q->br->customs + q->s->first_operand);
+    }
+    return q->s->kernel ? q->s->kernel->run(a) : run_reference(q->x, q->s, a);
+}
+
 static mlsys_status dispatch(const exec *x, const mlsi_bound_routine *br, const mlsi_step *s,
                              const mlsi_node *node, const mlsi_kernel_args *a) {
+    plain_step plain = {x, br, s};
     switch (s->op) {
     case MLSI_OP_CALL: return run_call(x, node, a);
     case MLSI_OP_IF: return run_if(x, a);
     case MLSI_OP_WHILE: return run_while(x, a);
-    case MLSI_OP_CUSTOM: {
-        const mlsi_attr_custom *c = a->attrs;
-        return mlsi_custom_call(&x->p->graph.customs[c->op_index], x->s, a,
-                                br->customs + s->first_operand);
-    }
     default: break;
     }
-    return s->kernel ? s->kernel->run(a) : run_reference(x, s, a);
+    if (s->on_host) return mlsi_accel_on_host(x->p, a, node, run_plain, &plain);
+    return run_plain(&plain, a);
 }
 
 static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *arena) {
@@ -135,7 +170,8 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
                           .packed = mlsi_step_packed(x->p, s),
                           .work = arena + br->work_offset[i], /* an address, be it of no bytes */
                           .work_bytes = br->work_bytes[i],
-                          .pool = x->p->graph.ctx->pool};
+                          .pool = x->p->graph.ctx->pool,
+                          .queue = x->s->queue};
     mlsi_trace *trace = x->p->graph.ctx->trace;
     if (!mlsi_trace_enabled(trace)) return dispatch(x, br, s, node, &a);
     int64_t t0 = mlsi_now_ns();
@@ -153,8 +189,10 @@ static mlsys_status run_routine(const exec *x, int32_t index, char *arena) {
     if (!arena) arena = nothing;
     for (int64_t s = 0; s < r->n_slots; s++) {
         if (r->slots[s].kind == MLSI_SLOT_SCRATCH) br->base[s] = arena + br->slot_offset[s];
-        if (r->slots[s].kind == MLSI_SLOT_CONST)
-            br->base[s] = mlsi_tensor_view_of(x->p->graph.consts[r->slots[s].index]).data;
+        if (r->slots[s].kind != MLSI_SLOT_CONST) continue;
+        int32_t c = r->slots[s].index;
+        br->base[s] = x->p->backend->accel ? mlsi_accel_constant(x->p, c)
+                                           : mlsi_tensor_view_of(x->p->graph.consts[c]).data;
     }
     for (int64_t i = 0; i < r->n_steps; i++) {
         mlsys_status st = run_step(x, index, i, arena);
@@ -166,17 +204,25 @@ static mlsys_status run_routine(const exec *x, int32_t index, char *arena) {
 }
 
 mlsys_status mlsi_stream_reserve(mlsi_stream *s, uint64_t bytes) {
-    mlsi_alloc *a = &s->object.ctx->alloc;
     if (bytes <= s->scratch_bytes) return MLSYS_OK;
-    mlsi_mem_free(a, s->scratch);
+    mlsi_device_free(s->device, s->scratch);
     s->scratch = NULL;
     s->scratch_bytes = 0;
-    MLSI_TRY(mlsi_mem_alloc(a, bytes, (void **)&s->scratch));
+    MLSI_TRY(mlsi_device_alloc(s->device, bytes, &s->scratch));
     s->scratch_bytes = bytes;
     return MLSYS_OK;
 }
 
 /* ---- arguments of a run ------------------------------------------------------------------------- */
+
+/* Addresses are those of the program's device. */
+static mlsys_status check_device(const mlsi_device *want, const mlsi_device *have, const char *what,
+                                 int i) {
+    static const char *const names[] = {"?", "CPU", "CUDA"};
+    if (have == want) return MLSYS_OK;
+    return mlsi_fail(MLSYS_E_ARG, "run: %s %d is on %s device %d, the program on %s device %d",
+                     what, i, names[have->type], have->index, names[want->type], want->index);
+}
 
 typedef struct run_args {
     const exec *x;
@@ -222,6 +268,7 @@ static mlsys_status check_output(run_args *ra, int o, int32_t alias) {
                          "run: output %d is %s, expected %s", o,
                          mlsi_layout_text(&t->layout, have, sizeof have),
                          mlsi_layout_text(&want, expected, sizeof expected));
+    MLSI_TRY(check_device(ra->x->p->device, t->device, "output", o));
     MLSI_TRY(mlsi_tensor_writable(t, "run: output"));
     ra->out_range[o] = mlsi_tensor_range(t);
     for (int i = 0; i < ra->n_in; i++)
@@ -292,6 +339,23 @@ static mlsi_view dense_view(const mlsi_tensor *t, char **at) {
     return dense;
 }
 
+/* Between a strided argument and its dense copy in the stream's scratch. */
+static mlsys_status copy_argument(const mlsi_tensor *t, const mlsi_view *dense, bool to_dense) {
+    mlsi_view v = mlsi_tensor_view_of(t);
+    if (mlsi_is_host(t->device)) {
+        if (to_dense)
+            mlsi_copy_view(dense, &v);
+        else
+            mlsi_copy_view(&v, dense);
+        return MLSYS_OK;
+    }
+    mlsi_storage storage = {.base = dense->data};
+    mlsi_tensor seen = *t, strided = *t;
+    seen.storage = &storage;
+    MLSI_TRY(mlsi_layout_row_major(&seen.layout, t->layout.dtype, t->layout.rank, t->layout.shape));
+    return to_dense ? mlsi_tensor_transfer(&seen, t) : mlsi_tensor_transfer(&strided, &seen);
+}
+
 static mlsys_status check_donated(const run_args *ra) {
     const mlsi_func *f = &ra->x->p->graph.funcs[0];
     for (int i = 0; i < ra->n_in; i++) {
@@ -321,12 +385,14 @@ static mlsys_status run_main(run_args *ra) {
         const mlsi_slot *slot = &r->slots[s];
         if (slot->kind == MLSI_SLOT_OUTPUT) br->base[s] = outputs[slot->index];
         if (slot->kind != MLSI_SLOT_INPUT) continue;
-        mlsi_view dense = dense_view(ra->in[slot->index], &at), v;
-        v = mlsi_tensor_view_of(ra->in[slot->index]);
-        if (dense.data != v.data) mlsi_copy_view(&dense, &v);
+        const mlsi_tensor *t = ra->in[slot->index];
+        mlsi_view dense = dense_view(t, &at);
+        if (dense.data != mlsi_tensor_view_of(t).data) MLSI_TRY(copy_argument(t, &dense, true));
         br->base[s] = dense.data;
     }
+    if (x->s->queue) MLSI_TRY(mlsi_accel_begin(x->b, x->s));
     MLSI_TRY(run_routine(x, 0, x->s->scratch));
+    if (x->s->queue) MLSI_TRY(mlsi_accel_end(x->b, x->s));
     for (int o = 0; o < ra->n_out; o++) {
         mlsi_view v = mlsi_tensor_view_of(ra->out[o]);
         int32_t alias = r->alias_input[o];
@@ -335,7 +401,7 @@ static mlsys_status run_main(run_args *ra) {
         if (from == v.data) continue;
         (void)mlsi_layout_row_major(&l, v.dtype, v.rank, v.shape); /* checked before */
         mlsi_view dense = mlsi_view_of(from, &l);
-        mlsi_copy_view(&v, &dense);
+        MLSI_TRY(copy_argument(ra->out[o], &dense, false));
     }
     return MLSYS_OK;
 }
@@ -365,6 +431,9 @@ mlsys_status mlsi_program_exec(const mlsi_program *p, mlsi_stream *s, int n_in,
         ra.out[o] = NULL, ra.made[o] = NULL, ra.pinned[o] = false;
         ra.out_range[o] = (mlsi_range){0, 0};
     }
+    MLSI_TRY(check_device(p->device, s->device, "stream", 0));
+    for (int i = 0; i < n_in; i++)
+        MLSI_TRY(check_device(p->device, in[i]->device, "input", i));
     MLSI_TRY(mlsi_bound_get(p, s, &x.b));
     for (int i = 0; i < n_in; i++) {
         layouts[i] = &in[i]->layout;

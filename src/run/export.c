@@ -131,7 +131,7 @@ mlsys_status mlsi_program_export(const mlsi_program *p, const char *path, int n,
     mlsi_export x = {.program = p};
     MLSI_TRY(read_name(&x, c));
     MLSI_TRY(mlsi_graph_init(&x.graph, p->graph.ctx));
-    x.pass = (mlsi_pass_ctx){&x.graph, p->device, p->backend, p->isa_limit, p->numerics};
+    x.pass = (mlsi_pass_ctx){&x.graph, p->host, &mlsi_cpu_backend, p->isa_limit, p->numerics};
     mlsys_status st = copy_graph(&x, n, names, values);
     if (st == MLSYS_OK) st = mlsi_export_walk(&x);
     if (st == MLSYS_OK) st = plan_memory(&x);

@@ -54,10 +54,11 @@ static void free_kernel(mlsi_alloc *a, mlsi_generated *k) {
 
 /* ---- loops and text ---------------------------------------------------------------------------------------- */
 
-static mlsys_status write_c(mlsi_generated *k, int32_t func) {
+static mlsys_status write_text(const mlsi_program *p, mlsi_generated *k, int32_t func) {
     char name[32];
     kernel_name(func, name, sizeof name);
-    MLSI_TRY(mlsi_codegen_c(&k->nest, name, &k->text));
+    MLSI_TRY(p->backend->accel ? mlsi_codegen_cuda(&k->nest, name, &k->text, &k->gpu)
+                               : mlsi_codegen_c(&k->nest, name, &k->text));
     return k->text.st;
 }
 
@@ -65,6 +66,7 @@ static mlsys_status write_c(mlsi_generated *k, int32_t func) {
  * true), and its tasks. */
 static mlsys_status accept(mlsi_program *p, int32_t flat, mlsi_generated *k) {
     MLSI_TRY(mlsi_prove_nest(p, flat, &k->nest));
+    if (p->backend->accel) return MLSYS_OK; /* the text says how many */
     return mlsi_codegen_tasks(&k->nest, &k->tasks);
 }
 
@@ -75,7 +77,7 @@ static mlsys_status replay(mlsi_program *p, int32_t func, int32_t flat, mlsi_gen
     mlsi_tune_key key;
     mlsi_generated made = {.made = true};
     char *schedule;
-    if (!p->replay || p->jit == MLSI_JIT_NEVER) return MLSYS_OK;
+    if (!p->replay || p->jit == MLSI_JIT_NEVER || p->backend->accel) return MLSYS_OK;
     MLSI_TRY(mlsi_tune_key_of(p->graph.ctx, p->isa_limit, &k->nest, &key));
     MLSI_TRY(mlsi_tune_replay(p->graph.ctx, a, &key, &schedule));
     if (!schedule) return MLSYS_OK;
@@ -85,7 +87,7 @@ static mlsys_status replay(mlsi_program *p, int32_t func, int32_t flat, mlsi_gen
     if (st == MLSYS_OK) st = mlsi_nest_move_invariants(&made.nest);
     if (st == MLSYS_OK) st = mlsi_nest_verify(&made.nest);
     if (st == MLSYS_OK) st = accept(p, flat, &made);
-    if (st == MLSYS_OK) st = write_c(&made, func);
+    if (st == MLSYS_OK) st = write_text(p, &made, func);
     if (st == MLSYS_OK) {
         free_kernel(a, k);
         *k = made;
@@ -106,12 +108,18 @@ mlsys_status mlsi_generate_nest(mlsi_graph *g, int32_t func, int32_t *flat, mlsi
     return mlsi_generate_schedule(&g->funcs[func], n);
 }
 
+static mlsys_status schedule(const mlsi_program *p, const mlsi_func *f, mlsi_nest *n) {
+    if (!p->backend->accel) return mlsi_generate_schedule(f, n);
+    if (!has_own_loops(f)) MLSI_TRY(mlsi_codegen_cuda_schedule(n));
+    return mlsi_nest_move_invariants(n);
+}
+
 /* Loops; with their text where a schedule is recorded. */
 static mlsys_status make_nest(mlsi_program *p, int32_t func, int32_t flat, mlsi_generated *k) {
     MLSI_TRY(mlsi_lower_func(&p->graph, flat, p->graph.funcs[func].name, &k->nest));
     MLSI_TRY(replay(p, func, flat, k));
     if (k->tuned) return MLSYS_OK;
-    MLSI_TRY(mlsi_generate_schedule(&p->graph.funcs[func], &k->nest));
+    MLSI_TRY(schedule(p, &p->graph.funcs[func], &k->nest));
     return accept(p, flat, k);
 }
 
@@ -124,7 +132,8 @@ static mlsys_status generate_func(mlsi_program *p, int32_t func, mlsi_text *text
     k->made = true;
     mlsys_status st = make_nest(p, func, flat, k);
     bool loops = st == MLSYS_OK;
-    if (loops && !k->tuned && p->jit != MLSI_JIT_NEVER) st = write_c(k, func);
+    if (loops && !k->tuned && (p->jit != MLSI_JIT_NEVER || p->backend->accel))
+        st = write_text(p, k, func);
     if (st == MLSYS_OK && k->text.len) mlsi_text_add(text, "%s\n", k->text.data);
     if (st != MLSYS_OK && st != MLSYS_E_NOMEM) {
         mlsi_log(p->graph.ctx, st == MLSYS_E_INTERNAL ? MLSYS_LOG_WARN : MLSYS_LOG_INFO, "compile",
@@ -201,6 +210,7 @@ static mlsys_status keep_reasons(const mlsi_program *p) {
 
 /* Only a lack of memory is a failure: there is block code otherwise. */
 static mlsys_status load(mlsi_program *p, const char *text) {
+    if (p->backend->accel) return mlsi_accel_load(p, text);
     if (!wants_compiler(p, text)) {
         (void)mlsi_fail(MLSYS_E_UNSUPPORTED, "a compiler is not worth it (jit=auto)");
         return keep_reasons(p);
@@ -243,7 +253,8 @@ static mlsys_status generate(mlsi_program *p, const bool *fused) {
     p->report.generate_ns = loading - start;
     if (st == MLSYS_OK && text.len) st = load(p, text.data);
     for (int32_t f = 0; st == MLSYS_OK && f < n_funcs; f++)
-        if (p->generated[f].made && !p->generated[f].fn) st = make_blocks(p, &p->generated[f]);
+        if (p->generated[f].made && !p->generated[f].fn && !p->backend->accel)
+            st = make_blocks(p, &p->generated[f]);
     p->report.load_ns = mlsi_now_ns() - loading;
     mlsi_text_free(&text);
     return st;
@@ -256,7 +267,7 @@ mlsys_status mlsi_generate(mlsi_program *p) {
     find_fused(p, fused);
     for (int64_t f = 0; f < p->graph.n_funcs; f++)
         any |= fused[f];
-    if (any && p->backend->load) st = generate(p, fused);
+    if (any && (p->backend->load || p->backend->accel)) st = generate(p, fused);
     mlsi_mem_free(p->graph.alloc, fused);
     return st;
 }
@@ -268,5 +279,6 @@ void mlsi_generated_free(mlsi_program *p) {
         mlsi_mem_free(p->graph.alloc, p->generated[f].no_blocks);
     }
     mlsi_mem_free(p->graph.alloc, p->generated);
+    mlsi_accel_free(p);
     if (p->module) p->backend->unload(p->graph.alloc, p->module);
 }

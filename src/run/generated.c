@@ -7,7 +7,7 @@
 const mlsi_generated *mlsi_generated_of(const mlsi_program *p, const mlsi_node *node) {
     if (node->op != MLSI_OP_CALL || !p->generated) return NULL;
     const mlsi_generated *k = &p->generated[((const mlsi_attr_control *)node->attrs)->fn1];
-    return k->fn || k->run_blocks ? k : NULL;
+    return k->fn || k->run_blocks || k->launches ? k : NULL;
 }
 
 const char *mlsi_step_name(const mlsi_program *p, const mlsi_node *node, const mlsi_step *s) {
@@ -30,6 +30,7 @@ static mlsys_status work_of(const mlsi_generated *k, const int64_t *binding, uin
 
 mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
                                  const int64_t *binding, uint64_t *bytes) {
+    if (k->launches) return mlsi_accel_work(p, k, binding, bytes);
     MLSI_TRY(work_of(k, binding, bytes));
     if (mlsi_mul_u64(*bytes, (uint64_t)mlsi_pool_threads(p->graph.ctx->pool), bytes))
         return MLSYS_OK;
@@ -58,18 +59,16 @@ static void run_tasks(void *user, int64_t item, int worker) {
     memcpy(job->error, a.error, sizeof a.error);
 }
 
-/* Sentence of the BIND with that number. */
-static mlsys_status bind_failed(const gen_job *job) {
-    const mlsi_nest *n = &job->k->nest;
-    int64_t left = job->failed, i = 0;
+mlsys_status mlsi_bind_failed(const mlsi_nest *n, int64_t number, const int64_t error[3]) {
+    int64_t left = number, i = 0;
     char at[48] = "";
     while (n->stmts[i].kind != MLSI_LS_BIND || --left)
         i++;
     const mlsi_ls *s = &n->stmts[i];
-    if (s->n_index) snprintf(at, sizeof at, " at position %lld", (long long)job->error[2]);
+    if (s->n_index) snprintf(at, sizeof at, " at position %lld", (long long)error[2]);
     return mlsi_fail(MLSYS_E_ARG, "%s %lld%s outside [%lld,%lld)", s->text ? s->text : "index",
-                     (long long)job->error[0], at, s->wrap ? (long long)-job->error[1] : 0,
-                     (long long)job->error[1]);
+                     (long long)error[0], at, s->wrap ? (long long)-error[1] : 0,
+                     (long long)error[1]);
 }
 
 /* Outputs of this size are written past the caches, unless they are an input's memory; and only one: several streams of such
@@ -99,5 +98,5 @@ mlsys_status mlsi_generated_run(const mlsi_generated *k, const int64_t *binding,
     MLSI_TRY(work_of(k, binding, &job.work_bytes));
     job.grain = job.tasks / (threads * ITEMS_PER_THREAD) + 1;
     mlsi_pool_run(a->pool, (job.tasks + job.grain - 1) / job.grain, run_tasks, &job);
-    return job.failed ? bind_failed(&job) : MLSYS_OK;
+    return job.failed ? mlsi_bind_failed(&k->nest, job.failed, job.error) : MLSYS_OK;
 }

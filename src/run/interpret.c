@@ -54,8 +54,10 @@ static mlsys_status interpret(const mlsi_graph *g, mlsi_stream *s, const int64_t
     memset(&r, 0, sizeof r);
     MLSI_TRY(MLSI_NEW_N(g->alloc, n_in + n_out + 1, &r.views));
     mlsys_status st = MLSYS_OK;
-    for (int i = 0; i < n_in; i++)
+    for (int i = 0; i < n_in && st == MLSYS_OK; i++) {
         r.views[i] = mlsi_tensor_view_of(in[i]);
+        st = mlsi_tensor_on_host(in[i], "interpret: input");
+    }
     for (int o = 0; o < n_out && st == MLSYS_OK; o++)
         st = take_result(g, s->device, binding, o, n_in, in, inout[o], &r);
     for (int o = 0; o < n_out && st == MLSYS_OK; o++)

@@ -78,6 +78,12 @@ static mlsys_status add_step(lowering *lo, int32_t n) {
     mlsi_step s = {.op = node->op, .node = n, .first_operand = (int32_t)r->n_operands};
     if (!(def->traits & MLSI_TRAIT_CONTROL))
         s.kernel = mlsi_choose_kernel(&lo->pass, node, lo->facts, false);
+    if (lo->p->backend->accel && !s.kernel && !(def->traits & MLSI_TRAIT_CONTROL)) {
+        mlsi_pass_ctx host = lo->pass;
+        host.backend = &mlsi_cpu_backend;
+        s.on_host = true;
+        s.kernel = mlsi_choose_kernel(&host, node, lo->facts, false);
+    }
     if (!s.kernel && !def->ref && !(def->traits & MLSI_TRAIT_CONTROL))
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: %s has no kernel for these operands",
                          mlsi_op_name(node->op));
@@ -158,7 +164,7 @@ static void take_operand(lowering *lo, int32_t i, int k, int o) {
 /* Give results of step i the memory of operands when that is proved safe: one result that of any operand which
  * the kernel allows, several each that of its own. */
 static void share_in_place(lowering *lo, int32_t i) {
-    const mlsi_kernel *kernel = lo->r->steps[i].kernel;
+    const mlsi_kernel *kernel = lo->r->steps[i].on_host ? NULL : lo->r->steps[i].kernel;
     const mlsi_node *node = &lo->f->nodes[lo->r->steps[i].node];
     for (int k = 0, o = 0; kernel && k < node->n_in && k < 32 && o < node->n_out; k++) {
         if (!(kernel->in_place >> k & 1)) continue;
@@ -206,7 +212,7 @@ static mlsys_status place_values(lowering *lo) {
 static mlsys_status lower_func(mlsi_program *p, int32_t func) {
     mlsi_alloc *a = p->graph.alloc;
     lowering lo = {.p = p, .r = &p->routines[func], .f = &p->graph.funcs[func]};
-    lo.pass = (mlsi_pass_ctx){&p->graph, p->device, p->backend, p->isa_limit, p->numerics};
+    lo.pass = (mlsi_pass_ctx){&p->graph, p->host, p->backend, p->isa_limit, p->numerics};
     lo.r->func = func;
     mlsys_status st = MLSI_NEW_N(a, lo.f->n_values + 1, &lo.facts);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, lo.f->n_values + 1, &lo.output_of);

@@ -32,6 +32,7 @@ typedef struct mlsi_slot {
 typedef struct mlsi_step {
     mlsi_op op;
     const mlsi_kernel *kernel; /* NULL: the reference, or control flow */
+    bool on_host;              /* of an accelerator's program: operands travel there and back */
     int32_t node;
     int32_t pack;          /* index into packs, -1 = none */
     int32_t first_operand; /* inputs then outputs, in the bound's operand array */
@@ -62,6 +63,8 @@ typedef struct mlsi_generated {
     mlsi_text text; /* its C: written once, since writing interns in the nest */
     int64_t tasks;  /* index expression of the nest */
     mlsi_gen_fn fn; /* NULL: no code */
+    mlsi_gpu_code gpu;
+    mlsi_accel_kernel *launches; /* NULL: no code of an accelerator */
     mlsi_block_code blocks;
     int64_t (*run_blocks)(const mlsi_block_code *code, mlsi_gen_args *a); /* NULL: no blocks */
     char *refused, *no_blocks; /* why there is neither; then the function's own steps run */
@@ -97,6 +100,7 @@ static inline bool mlsi_ranges_meet(mlsi_range a, mlsi_range b) {
 typedef struct mlsi_program {
     mlsi_object object;
     mlsi_device *device; /* pinned */
+    mlsi_device *host; /* pinned: of the graph's constants; device itself where that is the host */
     uint64_t serial;
     mlsi_graph graph; /* after the passes */
     mlsi_numerics numerics;
@@ -114,6 +118,10 @@ typedef struct mlsi_program {
     uint64_t packed_bytes;
     mlsi_generated *generated; /* per function; NULL: none is fused */
     mlsi_module *module;
+    mlsi_accel_module *accel_module;
+    char *const_memory; /* of the accelerator: the constants that steps read */
+    uint64_t const_bytes;
+    uint64_t *const_offset; /* per constant; UINT64_MAX: not there */
     mlsi_compile_report report;
     mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
     int64_t n_const_ranges;
@@ -178,12 +186,15 @@ typedef struct mlsi_plan_proof {
 
 typedef struct mlsi_bound {
     struct mlsi_bound *next;
-    uint64_t serial; /* of the program */
-    const mlsi_program *program;
+    uint64_t serial;             /* of the program */
+    const mlsi_program *program; /* may be gone when the stream frees this */
+    mlsi_device *device;         /* the stream's, or the program's */
     int64_t *binding, *wanted;
     bool valid;
     mlsi_bound_routine *routines;
     int64_t n_routines;
+    char *
+        errors; /* of the accelerator: what failed BINDs of each function left, 4 words a function */
     mlsi_interval *intervals; /* for planning: as many as the largest routine has slots and steps */
     int32_t *scratch;
     mlsi_plan_proof proof;
@@ -228,6 +239,32 @@ mlsys_status mlsi_generated_work(const mlsi_program *p, const mlsi_generated *k,
                                  const int64_t *binding, uint64_t *bytes);
 mlsys_status mlsi_generated_run(const mlsi_generated *k, const int64_t *binding,
                                 const mlsi_kernel_args *a);
+
+/* accelerate.c: programs on a device with memory of its own. */
+/* Kernels from text: one module with a function for each generated function that has some. */
+mlsys_status mlsi_accel_load(mlsi_program *p, const char *text);
+/* Brings the constants that steps read to the device. */
+mlsys_status mlsi_accel_constants(mlsi_program *p);
+/* Its address there; NULL: no step reads it. */
+char *mlsi_accel_constant(const mlsi_program *p, int32_t constant);
+void mlsi_accel_free(mlsi_program *p);
+/* Work memory of a generated kernel. */
+mlsys_status mlsi_accel_work(const mlsi_program *p, const mlsi_generated *k, const int64_t *binding,
+                             uint64_t *bytes);
+mlsys_status mlsi_accel_launch(const mlsi_bound *b, const mlsi_generated *k,
+                               const mlsi_kernel_args *a);
+/* Runs a step that only the host can run: `run` sees its operands there. */
+mlsys_status mlsi_accel_on_host(const mlsi_program *p, const mlsi_kernel_args *a,
+                                const mlsi_node *node,
+                                mlsys_status (*run)(void *user, const mlsi_kernel_args *a),
+                                void *user);
+uint64_t mlsi_accel_error_bytes(const mlsi_program *p); /* of a bound's errors */
+/* Before the first step and behind the last one: BINDs that failed, as the status of their op. */
+mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s);
+mlsys_status mlsi_accel_end(const mlsi_bound *b, mlsi_stream *s);
+
+/* generated.c: the sentence of a BIND that failed. */
+mlsys_status mlsi_bind_failed(const mlsi_nest *n, int64_t number, const int64_t error[3]);
 
 /* prove.c: claims about the program that ir/proof checks; nothing unless p->prove. INTERNAL where one does not hold. */
 mlsys_status mlsi_prove_nest(mlsi_program *p, int32_t func, mlsi_nest *n);

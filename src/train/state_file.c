@@ -37,6 +37,14 @@ static void describe(const mlsi_trainer *t, const char *values[METAS]) {
     values[META_SETTINGS] = t->settings.data;
 }
 
+/* The view's elements on the host: a device's are copied, for the caller to free. */
+static mlsys_status fetch(const mlsi_tensor *state, mlsi_view *v) {
+    if (mlsi_is_host(state->device)) return MLSYS_OK;
+    v->data = NULL;
+    MLSI_TRY(mlsi_mem_alloc(&state->object.ctx->alloc, mlsi_view_bytes(v), &v->data));
+    return mlsi_tensor_download(state, v->data);
+}
+
 mlsys_status mlsi_trainer_save(const mlsi_trainer *t, const char *path) {
     mlsi_alloc *a = &t->object.ctx->alloc;
     int32_t n = t->graph.n_states;
@@ -47,14 +55,19 @@ mlsys_status mlsi_trainer_save(const mlsi_trainer *t, const char *path) {
     MLSI_TRY(MLSI_NEW_N(a, n, &views));
     describe(t, values);
     sum_begin(&sha, values);
-    for (int32_t i = 0; i < n; i++) {
+    mlsys_status st = MLSYS_OK;
+    for (int32_t i = 0; i < n && st == MLSYS_OK; i++) {
         views[i] =
             (mlsi_named_view){t->graph.states[i].name, mlsi_tensor_view_of(t->state[i].tensor)};
-        sum_state(&sha, views[i].name, views[i].view.data, mlsi_view_bytes(&views[i].view));
+        st = fetch(t->state[i].tensor, &views[i].view);
+        if (st == MLSYS_OK)
+            sum_state(&sha, views[i].name, views[i].view.data, mlsi_view_bytes(&views[i].view));
     }
     sum_end(&sha, sum);
     values[META_SHA256] = sum;
-    mlsys_status st = mlsi_safetensors_write(a, path, n, views, METAS, meta_keys, values);
+    if (st == MLSYS_OK) st = mlsi_safetensors_write(a, path, n, views, METAS, meta_keys, values);
+    for (int32_t i = 0; i < n; i++)
+        if (!mlsi_is_host(t->stream->device)) mlsi_mem_free(a, views[i].view.data);
     mlsi_mem_free(a, views);
     return st == MLSYS_OK ? st : mlsi_fail_in(st, "trainer_save");
 }
@@ -162,7 +175,7 @@ static mlsys_status load(mlsi_trainer *t, mlsi_gguf *g, const mlsi_gguf_tensor *
     for (int32_t i = 0; i < t->graph.n_states; i++) {
         bool kept = t->graph.states[i].parameter >= 0 && i >= t->graph.n_params;
         if (kept && mlsi_fault(MLSI_FAULT_TRAIN_FILE_MOMENTS)) continue;
-        memcpy(mlsi_tensor_view_of(t->state[i].tensor).data, found[i]->data, found[i]->bytes);
+        MLSI_TRY(mlsi_tensor_upload(t->state[i].tensor, found[i]->data));
     }
     return MLSYS_OK;
 }

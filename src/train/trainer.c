@@ -22,6 +22,8 @@ static void destroy(mlsi_object *self) {
         drop(&t->state[i]);
     for (int32_t i = 0; t->spare && i < t->graph.n_states; i++)
         drop(&t->spare[i]);
+    for (int32_t i = 0; t->batch && i < t->graph.n_batch; i++)
+        drop(&t->batch[i]);
     for (int r = 0; r < MLSI_RESULTS; r++)
         drop(&t->result[r]);
     for (int p = 0; p < 2; p++) {
@@ -31,6 +33,8 @@ static void destroy(mlsi_object *self) {
     mlsi_step_graph_free(&t->graph);
     mlsi_mem_free(a, t->state);
     mlsi_mem_free(a, t->spare);
+    mlsi_mem_free(a, t->batch);
+    mlsi_mem_free(a, t->batch_in);
     mlsi_mem_free(a, t->in);
     mlsi_mem_free(a, t->out);
     mlsi_text_free(&t->settings);
@@ -55,25 +59,47 @@ static void fill(const mlsi_view *v, double value) {
     }
 }
 
+/* First value of a state that is not a parameter, dense on the host; `of` the parameter's elements, where it is made of them. */
+static void fill_state(const mlsi_state *s, const mlsi_view *v, const mlsi_view *of) {
+    if (s->of_parameter) {
+        for (int64_t k = 0, n = mlsi_view_count(v); k < n; k++)
+            mlsi_ref_set_f(v, k, mlsi_ref_get_f(of, k));
+    } else if (s->initial == 0 && !signbit(s->initial)) {
+        memset(v->data, 0, mlsi_view_bytes(v));
+    } else {
+        fill(v, s->initial);
+    }
+}
+
+/* Dense memory of a tensor on the host; of a host tensor its own. */
+static mlsys_status host_room(const mlsi_tensor *t, mlsi_view *out, void **made) {
+    *made = NULL;
+    *out = mlsi_tensor_view_of(t);
+    if (mlsi_is_host(t->device)) return MLSYS_OK;
+    MLSI_TRY(mlsi_mem_alloc(&t->object.ctx->alloc, mlsi_view_bytes(out), made));
+    out->data = *made;
+    return MLSYS_OK;
+}
+
 static mlsys_status start_state(mlsi_trainer *t, int32_t i, mlsi_tensor *const *initial) {
     const mlsi_state *s = &t->graph.states[i];
-    bool is_parameter = i < t->graph.n_params;
+    mlsi_alloc *a = &t->object.ctx->alloc;
+    mlsi_view v, of = {0};
+    void *room, *of_room = NULL;
     MLSI_TRY(own_tensor(t, &s->type, &t->state[i]));
-    mlsi_view v = mlsi_tensor_view_of(t->state[i].tensor);
-    t->state_bytes += mlsi_view_bytes(&v);
-    if (is_parameter) {
-        mlsi_view from = mlsi_tensor_view_of(initial[i]);
-        mlsi_copy_view(&v, &from);
-    } else if (s->of_parameter) {
-        mlsi_view from = mlsi_tensor_view_of(t->state[s->parameter].tensor);
-        for (int64_t k = 0, n = mlsi_view_count(&v); k < n; k++)
-            mlsi_ref_set_f(&v, k, mlsi_ref_get_f(&from, k));
-    } else if (s->initial == 0 && !signbit(s->initial)) {
-        memset(v.data, 0, mlsi_view_bytes(&v));
-    } else {
-        fill(&v, s->initial);
-    }
-    return MLSYS_OK;
+    mlsi_tensor *own = t->state[i].tensor;
+    t->state_bytes += mlsi_layout_bytes(&own->layout);
+    if (i < t->graph.n_params) return mlsi_tensor_transfer(own, initial[i]);
+    MLSI_TRY(host_room(own, &v, &room));
+    mlsys_status st = MLSYS_OK;
+    if (s->of_parameter) st = host_room(t->state[s->parameter].tensor, &of, &of_room);
+    if (st == MLSYS_OK && of_room)
+        st = mlsi_tensor_download(t->state[s->parameter].tensor, of_room);
+    if (st == MLSYS_OK) fill_state(s, &v, &of);
+    if (st == MLSYS_OK && room) st = mlsi_tensor_upload(own, room);
+    mlsi_mem_free(a, of_room);
+    mlsi_mem_free(a, room);
+    return st;
 }
 
 static mlsys_status check_initial(const mlsi_trainer *t, mlsi_tensor *const *initial) {
@@ -100,8 +126,7 @@ static mlsys_status make_spares(mlsi_trainer *t, int p) {
         int32_t s = ph->out[o];
         if (s < 0 || t->spare[s].handle || (alias[o] >= 0 && ph->in[alias[o]] == s)) continue;
         MLSI_TRY(own_tensor(t, &t->graph.states[s].type, &t->spare[s]));
-        mlsi_view v = mlsi_tensor_view_of(t->spare[s].tensor);
-        t->state_bytes += mlsi_view_bytes(&v);
+        t->state_bytes += mlsi_layout_bytes(&t->spare[s].tensor->layout);
     }
     return MLSYS_OK;
 }
@@ -124,8 +149,9 @@ static mlsys_status make_tensors(mlsi_trainer *t, mlsi_tensor *const *initial) {
     for (int r = 0; r < MLSI_RESULTS; r++) {
         mlsi_type type = {.dtype = r == MLSI_RESULT_LOSS ? t->graph.loss_dtype : MLSYS_F32};
         MLSI_TRY(own_tensor(t, &type, &t->result[r]));
-        mlsi_view v = mlsi_tensor_view_of(t->result[r].tensor);
-        fill(&v, 0);
+        mlsi_tensor *own = t->result[r].tensor;
+        MLSI_TRY(mlsi_device_zero(own->device, mlsi_tensor_view_of(own).data,
+                                  mlsi_layout_bytes(&own->layout)));
     }
     return MLSYS_OK;
 }
@@ -230,14 +256,17 @@ static mlsys_status run_phase(mlsi_trainer *t, int p, mlsi_tensor *const *batch)
     return MLSYS_OK;
 }
 
+/* NaN where a device cannot tell any more. */
 static double scalar_of(const mlsi_owned_tensor *t) {
+    uint64_t element = 0;
     mlsi_view v = mlsi_tensor_view_of(t->tensor);
+    v.data = &element;
+    if (mlsi_tensor_download(t->tensor, &element) != MLSYS_OK) return NAN;
     return mlsi_dtype_is_float(v.dtype) ? mlsi_ref_get_f(&v, 0) : (double)mlsi_ref_get_i(&v, 0);
 }
 
-static int64_t counter(const mlsi_trainer *t, int which) {
-    mlsi_view v = mlsi_tensor_view_of(t->state[mlsi_scalar_state(&t->graph, which)].tensor);
-    return mlsi_ref_get_i(&v, 0);
+static mlsys_status counter(const mlsi_trainer *t, int which, int64_t *out) {
+    return mlsi_tensor_download(t->state[mlsi_scalar_state(&t->graph, which)].tensor, out);
 }
 
 static mlsys_status wrong_batch(const mlsi_trainer *t, const char *what, int32_t n_in) {
@@ -245,14 +274,46 @@ static mlsys_status wrong_batch(const mlsi_trainer *t, const char *what, int32_t
                      t->graph.n_batch);
 }
 
+/* A batch of the host becomes one of the trainer's device, in tensors that stay for the next batch. */
+static mlsys_status move_batch(mlsi_trainer *t, int32_t n, mlsi_tensor *const *in,
+                               mlsi_tensor *const **out) {
+    mlsi_device *d = t->stream->device;
+    *out = in;
+    if (mlsi_is_host(d)) return MLSYS_OK;
+    if (!t->batch) MLSI_TRY(MLSI_NEW_N(&t->object.ctx->alloc, n, &t->batch));
+    if (!t->batch_in) MLSI_TRY(MLSI_NEW_N(&t->object.ctx->alloc, n, &t->batch_in));
+    for (int32_t i = 0; i < n; i++) {
+        const mlsi_layout *l = &in[i]->layout;
+        mlsi_owned_tensor *own = &t->batch[i];
+        t->batch_in[i] = in[i];
+        if (in[i]->device == d) continue;
+        bool fits =
+            own->tensor && own->tensor->layout.dtype == l->dtype &&
+            own->tensor->layout.rank == l->rank &&
+            !memcmp(own->tensor->layout.shape, l->shape, sizeof l->shape[0] * (size_t)l->rank);
+        if (!fits) {
+            mlsi_type type = {.dtype = l->dtype, .rank = l->rank};
+            memcpy(type.dims, l->shape, sizeof l->shape);
+            drop(own);
+            MLSI_TRY(own_tensor(t, &type, own));
+        }
+        MLSI_TRY(mlsi_tensor_transfer(own->tensor, in[i]));
+        t->batch_in[i] = own->tensor;
+    }
+    *out = t->batch_in;
+    return MLSYS_OK;
+}
+
 mlsys_status mlsi_trainer_step(mlsi_trainer *t, int32_t n_in, mlsi_tensor *const *in,
                                double *loss) {
-    int64_t t0 = mlsi_now_ns(),
-            left = t->accumulate - counter(t, MLSI_STATE_BATCHES) % t->accumulate;
+    int64_t t0 = mlsi_now_ns(), batches = 0, left;
+    MLSI_TRY(counter(t, MLSI_STATE_BATCHES, &batches));
+    left = t->accumulate - batches % t->accumulate;
     if (n_in != t->graph.n_batch) return wrong_batch(t, "trainer_step", n_in);
     bool second = t->graph.n_phases > 1 && left == 1;
     /* Whatever the update's run may lack is found before the sums change. */
     if (second) MLSI_TRY(prepare(t, 1));
+    MLSI_TRY(move_batch(t, n_in, in, &in));
     t->flops = 0;
     MLSI_TRY(run_phase(t, 0, in));
     if (second) MLSI_TRY(run_phase(t, 1, in));

@@ -21,6 +21,9 @@ typedef struct mlsi_trainer {
     mlsi_owned_tensor *state; /* per state */
     mlsi_owned_tensor *spare; /* per state whose new value cannot be written in place */
     mlsi_owned_tensor result[MLSI_RESULTS];
+    mlsi_owned_tensor
+        *batch; /* on the trainer's device, for batches of the host; NULL: not needed yet */
+    mlsi_tensor **batch_in;
     mlsi_tensor **in; /* arguments of a run */
     mlsys_tensor *out;
     mlsi_text settings; /* mlsi_trainer_options_text */

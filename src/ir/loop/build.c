@@ -403,3 +403,9 @@ int32_t mlsi_nest_random(mlsi_nest *n, int32_t key, int32_t stream, int64_t posi
                  .bits = (uint64_t)kind};
     return add_expr(n, &x);
 }
+
+bool mlsi_nest_binds(const mlsi_nest *n) {
+    for (int64_t i = 0; i < n->n_stmts; i++)
+        if (n->stmts[i].kind == MLSI_LS_BIND && !n->stmts[i].clamp) return true;
+    return false;
+}

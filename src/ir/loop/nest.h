@@ -235,6 +235,8 @@ int32_t mlsi_nest_guard(mlsi_nest *n, int64_t lo, int64_t index, int64_t hi, int
 int32_t mlsi_nest_random(mlsi_nest *n, int32_t key, int32_t stream, int64_t position, int kind,
                          mlsys_dtype dtype);
 mlsys_dtype mlsi_nest_dtype(const mlsi_nest *n, int32_t value);
+/* Has it BINDs, which may fail? */
+bool mlsi_nest_binds(const mlsi_nest *n);
 /* Result dtype of an accumulator. */
 mlsys_dtype mlsi_acc_result(const mlsi_acc *a);
 

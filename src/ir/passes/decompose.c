@@ -42,16 +42,19 @@ static mlsys_status decompose(mlsi_rewrite *rw, const mlsi_node *node, int32_t *
     return def->decompose(rw->g, rw->func, node->attrs, node->n_in, in, node->n_out, out);
 }
 
+static bool has_loops(const mlsi_op_def *def) { return def->element || def->reduces || def->nest; }
+
+/* On an accelerator loops are as good as a kernel: they become one. */
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
-    if (!def->decompose || claimed(rw, node)) return mlsi_rewrite_keep(rw, node, out);
-    return decompose(rw, node, out);
+    bool kept =
+        !def->decompose || claimed(rw, node) || (rw->pass->backend->accel && has_loops(def));
+    return kept ? mlsi_rewrite_keep(rw, node, out) : decompose(rw, node, out);
 }
 
 static mlsys_status visit_loops(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
-    if (!def->decompose || def->element || def->reduces || def->nest)
-        return mlsi_rewrite_keep(rw, node, out);
+    if (!def->decompose || has_loops(def)) return mlsi_rewrite_keep(rw, node, out);
     return decompose(rw, node, out);
 }
 

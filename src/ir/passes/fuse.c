@@ -63,6 +63,36 @@ static mlsys_status find_groups(fuse_pass *p) {
     return MLSYS_OK;
 }
 
+/* Is every node of the function in one kernel already, since a call names it? */
+static bool is_kernel(const mlsi_graph *g, int32_t func) {
+    for (int64_t f = 0; f < g->n_funcs; f++)
+        for (int64_t i = 0; i < g->funcs[f].n_nodes; i++) {
+            const mlsi_node *node = &g->funcs[f].nodes[i];
+            if (node->op == MLSI_OP_CALL && ((const mlsi_attr_control *)node->attrs)->fn1 == func)
+                return true;
+        }
+    return false;
+}
+
+/* A group for each node that has no kernel. */
+static mlsys_status find_lone(fuse_pass *p) {
+    mlsi_alloc *a = p->s.g->alloc;
+    for (int32_t n = (int32_t)p->s.f->n_nodes - 1; n >= 0; n--) {
+        const mlsi_node *node = &p->s.f->nodes[n];
+        uint32_t traits = mlsi_op_get(node->op)->traits;
+        mlsi_fusion u;
+        if (traits & MLSI_TRAIT_CONTROL || node->op == MLSI_OP_CUSTOM) continue;
+        if (traits & MLSI_TRAIT_VIEW && mlsi_is_view(node, &p->s.facts[node->in[0]])) continue;
+        if (mlsi_choose_kernel(p->s.p, node, p->s.facts, false)) continue;
+        if (!mlsi_fuse_alone(&p->s, n, &u)) continue;
+        MLSI_TRY(MLSI_GROW(a, &p->groups, &p->cap_groups, p->n_groups + 1));
+        MLSI_TRY(MLSI_GROW(a, &p->func_of, &p->cap_funcs, p->n_groups + 1));
+        p->s.group_of[n] = (int32_t)p->n_groups;
+        p->groups[p->n_groups++] = u;
+    }
+    return MLSYS_OK;
+}
+
 /* ---- a function of a group ------------------------------------------------------------------------------- */
 
 static mlsys_status operand(mlsi_graph *g, int32_t func, const mlsi_func *f, int32_t v,
@@ -192,15 +222,16 @@ static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out)
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
+/* Groups as `find` finds them. */
+static mlsys_status group(mlsi_pass_ctx *ctx, int32_t func, mlsys_status (*find)(fuse_pass *p),
+                          bool tell) {
     mlsi_graph *g = ctx->g;
     mlsi_func f = g->funcs[func];
     fuse_pass p = {.s = {.p = ctx, .g = g, .f = &f, .func = func}};
-    if (ctx->fuse_least < 0 || !ctx->backend->load) return MLSYS_OK;
     mlsys_status st = find_uses(&p);
-    if (st == MLSYS_OK) st = find_groups(&p);
+    if (st == MLSYS_OK) st = find(&p);
     if (st == MLSYS_OK && p.n_groups) st = make_funcs(&p, g);
-    if (st == MLSYS_OK && ctx->report) {
+    if (st == MLSYS_OK && ctx->report && tell) {
         mlsi_fuse_report(&p.s, p.groups, p.func_of, p.n_groups, &ctx->report->fusion);
         st = ctx->report->fusion.st;
     }
@@ -210,4 +241,15 @@ mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         mlsi_mem_free(g->alloc, owned[i]);
     return st;
+}
+
+mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *ctx, int32_t func) {
+    bool generates = ctx->backend->load || ctx->backend->accel;
+    return ctx->fuse_least < 0 || !generates ? MLSYS_OK : group(ctx, func, find_groups, true);
+}
+
+/* What is left on an accelerator after fusion and layout. */
+mlsys_status mlsi_pass_outline(mlsi_pass_ctx *ctx, int32_t func) {
+    if (!ctx->backend->accel || is_kernel(ctx->g, func)) return MLSYS_OK;
+    return group(ctx, func, find_lone, false);
 }

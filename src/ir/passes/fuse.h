@@ -57,6 +57,9 @@ typedef struct mlsi_fuse_state {
 
 /* The group that ends with a node; false when the node stays alone or too little would be saved. */
 bool mlsi_fuse_grow(mlsi_fuse_state *s, int32_t root, mlsi_fusion *out);
+/* The group of one node, with the views through which it reads memory that is not contiguous. False: it has too many
+ * operands or results, or no loops. */
+bool mlsi_fuse_alone(mlsi_fuse_state *s, int32_t node, mlsi_fusion *out);
 /* What the group saves at least, in bytes. */
 int64_t mlsi_fuse_least(const mlsi_fuse_state *s);
 /* Bytes of a value at the symbols' maxima; saturates. */

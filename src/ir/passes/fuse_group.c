@@ -431,3 +431,38 @@ bool mlsi_fuse_grow(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
     answer_members(s, u, why);
     return why == MLSI_FUSE_JOINED;
 }
+
+/* ---- one node ---------------------------------------------------------------------------------------------------------- */
+
+static bool has_loops(const mlsi_op_def *def) {
+    return def->element || def->reduces || def->nest || def->decompose ||
+           def->shares != MLSI_SHARES_BY_TRAITS || def->traits & MLSI_TRAIT_ELEMENTWISE;
+}
+
+/* Takes in, before their reader, the views between a value and contiguous memory. */
+static bool take_views(const mlsi_fuse_state *s, mlsi_fusion *u, int32_t v) {
+    while (v >= 0 && !s->facts[v].contiguous) {
+        const mlsi_value_def *def = &s->f->values[v];
+        if (def->kind != MLSI_VALUE_NODE) return false; /* a strided constant */
+        if (is_member(u, def->index)) return true;
+        if (u->n_nodes == MLSI_FUSE_NODES) return false;
+        u->nodes[u->n_nodes++] = def->index;
+        v = s->f->nodes[def->index].in[0];
+    }
+    return true;
+}
+
+bool mlsi_fuse_alone(mlsi_fuse_state *s, int32_t root, mlsi_fusion *u) {
+    const mlsi_node *node = &s->f->nodes[root];
+    memset(u, 0, sizeof *u);
+    if (!has_loops(mlsi_op_get(node->op))) return false;
+    u->nodes[u->n_nodes++] = root;
+    for (int i = 0; i < node->n_in; i++)
+        if (!take_views(s, u, node->in[i])) return false;
+    sort(u);
+    if (!find_values(s, u, root)) return false;
+    u->n_outputs = 0;
+    for (int r = 0; r < node->n_out && r < MLSI_FUSE_VALUES; r++)
+        u->outputs[u->n_outputs++] = node->first_out + r;
+    return u->n_outputs == node->n_out;
+}

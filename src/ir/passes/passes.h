@@ -18,7 +18,7 @@ typedef struct mlsi_compile_report {
 
 typedef struct mlsi_pass_ctx {
     mlsi_graph *g;
-    mlsi_device *device;
+    mlsi_device *device; /* the host: of new constants */
     const mlsi_backend *backend;
     mlsi_isa isa_limit;
     mlsi_numerics numerics;
@@ -60,6 +60,7 @@ mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_hoist(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_outline(mlsi_pass_ctx *p, int32_t func);
 /* No pass: composites without loop rules of their own become primitives, so that mlsi_lower_func knows all nodes. */
 mlsys_status mlsi_decompose_to_loops(mlsi_pass_ctx *p, int32_t func);
 

@@ -20,6 +20,8 @@ const mlsi_pass mlsi_pipeline[] = {
      "neighbours that share their loops become a function that is one kernel"},
     {"layout", mlsi_pass_layout, true,
      "copies where a kernel or an output needs contiguous memory"},
+    {"outline", mlsi_pass_outline, true,
+     "on an accelerator, what has no kernel becomes a function that is one"},
     {NULL, NULL, false, NULL}};
 
 static bool named_in(const char *list, const char *name) {

@@ -1,0 +1,240 @@
+/* Programs on a device with memory of its own: kernels, constants, launches, and steps that only the host can run. */
+#include "run/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- code and constants ------------------------------------------------------------------------ */
+
+mlsys_status mlsi_accel_load(mlsi_program *p, const char *text) {
+    const mlsi_accelerator *acc = p->backend->accel;
+    char name[32];
+    mlsys_status st = acc->load(p->device->opened, p->graph.alloc, text, &p->accel_module);
+    if (st == MLSYS_E_NOMEM || st == MLSYS_E_DEVICE) return st;
+    if (st != MLSYS_OK) {
+        mlsi_log(p->graph.ctx, MLSYS_LOG_WARN, "compile",
+                 "no generated kernels, steps run on the host: %s", mlsys_last_error());
+        return MLSYS_OK;
+    }
+    for (int32_t f = 0; f < p->graph.n_funcs; f++) {
+        mlsi_generated *k = &p->generated[f];
+        if (!k->made || !k->text.len) continue;
+        snprintf(name, sizeof name, "mlsi_k%d", (int)f);
+        k->launches = acc->kernel(p->accel_module, name);
+    }
+    return MLSYS_OK;
+}
+
+static bool is_kernel(const mlsi_program *p, int64_t func) {
+    return p->generated && p->generated[func].launches;
+}
+
+/* Where constant c's span begins, and its bytes. */
+static uint64_t span_of(const mlsi_program *p, int64_t c, uintptr_t *low) {
+    mlsi_view v = mlsi_tensor_view_of(p->graph.consts[c]);
+    uintptr_t high;
+    mlsi_view_range(&v, low, &high);
+    return high - *low;
+}
+
+static mlsys_status place_constants(mlsi_program *p) {
+    uintptr_t low;
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_consts + 1, &p->const_offset));
+    for (int64_t c = 0; c < p->graph.n_consts; c++)
+        p->const_offset[c] = UINT64_MAX;
+    for (int64_t f = 0; f < p->n_routines; f++) {
+        const mlsi_routine *r = &p->routines[f];
+        for (int64_t s = 0; s < r->n_slots && !is_kernel(p, f); s++) {
+            int32_t c = r->slots[s].index;
+            if (r->slots[s].kind != MLSI_SLOT_CONST || p->const_offset[c] != UINT64_MAX) continue;
+            p->const_offset[c] = p->const_bytes;
+            uint64_t bytes = span_of(p, c, &low) + MLSI_ACCEL_ALIGN - 1;
+            if (!mlsi_add_u64(p->const_bytes, bytes - bytes % MLSI_ACCEL_ALIGN, &p->const_bytes))
+                return mlsi_fail(MLSYS_E_SHAPE, "compile: constants exceed 2^64 bytes");
+        }
+    }
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_accel_constants(mlsi_program *p) {
+    MLSI_TRY(place_constants(p));
+    if (!p->const_bytes) return MLSYS_OK;
+    MLSI_TRY(mlsi_device_alloc(p->device, p->const_bytes, &p->const_memory));
+    for (int64_t c = 0; c < p->graph.n_consts; c++) {
+        uintptr_t low;
+        if (p->const_offset[c] == UINT64_MAX) continue;
+        uint64_t bytes = span_of(p, c, &low);
+        MLSI_TRY(mlsi_device_upload(p->device, p->const_memory + p->const_offset[c],
+                                    (const void *)low, bytes));
+    }
+    return MLSYS_OK;
+}
+
+char *mlsi_accel_constant(const mlsi_program *p, int32_t c) {
+    uintptr_t low;
+    if (p->const_offset[c] == UINT64_MAX) return NULL; /* a kernel's own */
+    (void)span_of(p, c, &low);
+    mlsi_view v = mlsi_tensor_view_of(p->graph.consts[c]);
+    return p->const_memory + p->const_offset[c] + ((uintptr_t)v.data - low);
+}
+
+void mlsi_accel_free(mlsi_program *p) {
+    if (p->const_memory) mlsi_device_free(p->device, p->const_memory);
+    if (p->accel_module) p->backend->accel->unload(p->graph.alloc, p->accel_module);
+    mlsi_mem_free(p->graph.alloc, p->const_offset);
+}
+
+/* ---- launches ------------------------------------------------------------------------------------ */
+
+typedef struct launch_shape {
+    int64_t tasks;
+    uint64_t work, workers; /* bytes of one, and how many the grid has */
+    uint32_t blocks;
+} launch_shape;
+
+/* As many workers as there are tasks; where they need memory, no more than run at once, in WORK_MOST of it. */
+static mlsys_status shape_of(const mlsi_program *p, const mlsi_generated *k, const int64_t *binding,
+                             launch_shape *s) {
+    enum { BLOCKS_MOST = 1 << 30 };
+    const uint64_t WORK_MOST = (uint64_t)1 << 28;
+    const uint64_t per_block = k->gpu.block_is_worker ? 1 : (uint64_t)k->gpu.threads;
+    MLSI_TRY(mlsi_dim_eval(&k->nest.tab, k->gpu.tasks, binding, &s->tasks));
+    MLSI_TRY(mlsi_codegen_cuda_work(&k->nest, &k->gpu, binding, &s->work));
+    uint64_t blocks = ((uint64_t)s->tasks + per_block - 1) / per_block;
+    if (blocks > BLOCKS_MOST) blocks = BLOCKS_MOST;
+    if (s->work) {
+        uint64_t most =
+            p->backend->accel->resident(k->launches, (uint32_t)k->gpu.threads, k->gpu.shared_bytes);
+        if (most > WORK_MOST / s->work / per_block) most = WORK_MOST / s->work / per_block;
+        if (blocks > most) blocks = most ? most : 1;
+    }
+    s->blocks = (uint32_t)blocks;
+    s->workers = blocks * per_block;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_accel_work(const mlsi_program *p, const mlsi_generated *k, const int64_t *binding,
+                             uint64_t *bytes) {
+    launch_shape s;
+    MLSI_TRY(shape_of(p, k, binding, &s));
+    if (mlsi_mul_u64(s.work, s.workers, bytes)) return MLSYS_OK;
+    return mlsi_fail(MLSYS_E_SHAPE, "program: %s needs more than 2^64 bytes of work memory",
+                     k->nest.name);
+}
+
+mlsys_status mlsi_accel_launch(const mlsi_bound *b, const mlsi_generated *k,
+                               const mlsi_kernel_args *a) {
+    enum { OTHERS = 4 };
+    const mlsi_program *p = b->program;
+    void *params[2 * MLSI_MAX_OPERANDS + 256 + OTHERS];
+    char *data[2 * MLSI_MAX_OPERANDS], *work = a->work;
+    int64_t symbols = p->graph.symbols.n_symbols;
+    int n = 0;
+    launch_shape s;
+    MLSI_TRY(shape_of(p, k, b->binding, &s));
+    if (s.tasks == 0) return MLSYS_OK;
+    if (symbols > 256)
+        return mlsi_fail(MLSYS_E_UNSUPPORTED, "run: %lld symbols, a kernel takes 256",
+                         (long long)symbols);
+    for (int i = 0; i < a->n_in + a->n_out; i++) {
+        data[i] = i < a->n_in ? a->in[i].data : a->out[i - a->n_in].data;
+        params[n++] = &data[i];
+    }
+    for (int64_t i = 0; i < symbols; i++)
+        params[n++] = &b->binding[i];
+    char *errors = b->errors + (k - p->generated) * 4 * (int64_t)sizeof(int64_t);
+    int64_t work_bytes = (int64_t)s.work;
+    params[n++] = &work;
+    params[n++] = &work_bytes;
+    params[n++] = &s.tasks;
+    params[n++] = &errors;
+    mlsi_launch launch = {.kernel = k->launches,
+                          .blocks = s.blocks,
+                          .threads = (uint32_t)k->gpu.threads,
+                          .shared_bytes = k->gpu.shared_bytes,
+                          .params = params,
+                          .what = k->nest.name};
+    return p->backend->accel->launch(a->queue, &launch);
+}
+
+/* ---- what a run leaves behind ---------------------------------------------------------------------- */
+
+uint64_t mlsi_accel_error_bytes(const mlsi_program *p) {
+    return (uint64_t)p->graph.n_funcs * 4 * sizeof(int64_t);
+}
+
+mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s) {
+    return s->device->accel->fill(s->queue, b->errors, 0, mlsi_accel_error_bytes(b->program));
+}
+
+mlsys_status mlsi_accel_end(const mlsi_bound *b, mlsi_stream *s) {
+    const mlsi_program *p = b->program;
+    int64_t words[4];
+    for (int64_t f = 0; f < p->graph.n_funcs; f++) {
+        if (!is_kernel(p, f) || !mlsi_nest_binds(&p->generated[f].nest)) continue;
+        const char *from = b->errors + f * (int64_t)sizeof words;
+        MLSI_TRY(s->device->accel->download(s->queue, words, from, sizeof words));
+        if (words[0]) return mlsi_bind_failed(&p->generated[f].nest, words[0], words + 1);
+    }
+    return s->device->accel->sync(s->queue);
+}
+
+/* ---- steps of the host -------------------------------------------------------------------------------- */
+
+/* Room for the span of each operand. */
+static mlsys_status make_room(const mlsi_program *p, const mlsi_view *views, int n, char **room,
+                              uintptr_t *low, uint64_t *bytes) {
+    uint64_t total = 0;
+    for (int i = 0; i < n; i++) {
+        uintptr_t high;
+        low[i] = 0, bytes[i] = 0;
+        if (!views[i].dtype) continue;
+        mlsi_view_range(&views[i], &low[i], &high);
+        bytes[i] = high - low[i];
+        if (!mlsi_add_u64(total, mlsi_plan_align(bytes[i]), &total))
+            return mlsi_fail(MLSYS_E_SHAPE, "run: copies for the host exceed 2^64 bytes");
+    }
+    return mlsi_mem_alloc(p->graph.alloc, total, (void **)room);
+}
+
+mlsys_status mlsi_accel_on_host(const mlsi_program *p, const mlsi_kernel_args *a,
+                                const mlsi_node *node,
+                                mlsys_status (*run)(void *user, const mlsi_kernel_args *a),
+                                void *user) {
+    const mlsi_accelerator *acc = p->backend->accel;
+    mlsi_view views[2 * MLSI_MAX_OPERANDS];
+    uintptr_t low[2 * MLSI_MAX_OPERANDS];
+    uint64_t bytes[2 * MLSI_MAX_OPERANDS];
+    char *room, *at;
+    int n = node->n_in + node->n_out;
+    memcpy(views, a->in, sizeof *views * (size_t)node->n_in);
+    memcpy(views + node->n_in, a->out, sizeof *views * (size_t)node->n_out);
+    MLSI_TRY(make_room(p, views, n, &room, low, bytes));
+    mlsys_status st = MLSYS_OK;
+    at = room;
+    for (int i = 0; i < n && st == MLSYS_OK; i++) {
+        if (!views[i].dtype) continue;
+        if (i < node->n_in && bytes[i])
+            st = acc->download(a->queue, at, (const char *)low[i], bytes[i]);
+        views[i].data = at + ((uintptr_t)views[i].data - low[i]);
+        at += mlsi_plan_align(bytes[i]);
+    }
+    mlsi_kernel_args host = *a;
+    host.in = views;
+    host.out = views + node->n_in;
+    host.queue = NULL;
+    void *work = NULL;
+    if (st == MLSYS_OK && a->work_bytes) st = mlsi_mem_alloc(p->graph.alloc, a->work_bytes, &work);
+    host.work = work;
+    if (st == MLSYS_OK) st = run(user, &host);
+    at = room;
+    for (int i = 0; i < n && st == MLSYS_OK; i++) {
+        if (!views[i].dtype) continue;
+        if (i >= node->n_in && bytes[i]) st = acc->upload(a->queue, (char *)low[i], at, bytes[i]);
+        at += mlsi_plan_align(bytes[i]);
+    }
+    if (st == MLSYS_OK) st = acc->sync(a->queue); /* the room goes */
+    mlsi_mem_free(p->graph.alloc, work);
+    mlsi_mem_free(p->graph.alloc, room);
+    return st;
+}
