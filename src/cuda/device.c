@@ -62,6 +62,10 @@ mlsys_status mlsi_cuda_enter(mlsi_accel *d) {
     return mlsi_cuda_check(d, d->driver->ctx_push(d->context), "cuCtxPushCurrent", "");
 }
 
+bool mlsi_cuda_enter_to_free(mlsi_accel *d) {
+    return !mlsi_cuda_is_child(d) && d->driver->ctx_push(d->context) == CUDA_SUCCESS;
+}
+
 /* An error here is one of earlier work, which the next call that waits for it reports. */
 void mlsi_cuda_leave(mlsi_accel *d) {
     CUcontext ours;
@@ -143,12 +147,12 @@ mlsys_status mlsi_cuda_open(mlsi_alloc *a, int32_t index, uint64_t limit, mlsi_a
     return *out = d, MLSYS_OK;
 }
 
-/* A context that failed gives its memory back when its last owner lets it go. */
+/* Of a context that failed the driver frees everything when its last owner lets it go. */
 void mlsi_cuda_close(mlsi_accel *d) {
     if (!d) return;
     mlsi_alloc *a = d->alloc;
     bool child = mlsi_cuda_is_child(d);
-    if (!child && mlsi_cuda_enter(d) == MLSYS_OK) {
+    if (mlsi_cuda_enter_to_free(d)) {
         mlsi_cuda_memory_give_back(d);
         mlsi_cuda_leave(d);
     }

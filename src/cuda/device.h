@@ -56,6 +56,8 @@ struct mlsi_queue {
 /* Refused in a forked child (STATE), and on a device that failed (its failure). On success the context is current. */
 mlsys_status mlsi_cuda_enter(mlsi_accel *d);
 void mlsi_cuda_leave(mlsi_accel *d);
+/* For giving things back, which is tried on a device that failed too: what it failed of may not have ended the context. */
+bool mlsi_cuda_enter_to_free(mlsi_accel *d);
 /* A result of the driver as a status. call: its name; op: " in ..." whose work it may be, or "". Failures that end the
  * context are kept: every later enter gives them. */
 mlsys_status mlsi_cuda_check(mlsi_accel *d, CUresult r, const char *call, const char *op);

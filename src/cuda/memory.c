@@ -238,7 +238,7 @@ void mlsi_cuda_memory_give_back(mlsi_accel *d) {
         (void)d->driver->mem_free((CUdeviceptr)(uintptr_t)s->address);
 }
 
-/* Of a device that failed the fences are still there. */
+/* In a forked child the fences are still there. */
 void mlsi_cuda_memory_free(mlsi_accel *d) {
     mlsi_cuda_memory *m = &d->memory;
     for (mlsi_cuda_block *b = m->oldest; b; b = b->behind)

@@ -34,7 +34,7 @@ mlsys_status mlsi_cuda_module_load(mlsi_accel *d, mlsi_alloc *a, const mlsi_cuda
 
 void mlsi_cuda_unload(mlsi_alloc *a, mlsi_accel_module *m) {
     if (!m) return;
-    if (m->n && mlsi_cuda_enter(m->device) == MLSYS_OK) {
+    if (m->n && mlsi_cuda_enter_to_free(m->device)) {
         for (int64_t i = 0; i < m->n; i++)
             (void)m->device->driver->module_unload(m->modules[i]);
         mlsi_cuda_leave(m->device);

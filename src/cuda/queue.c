@@ -10,10 +10,11 @@ bool mlsi_cuda_dirty(const mlsi_queue *q) {
 /* " in NAME or one of the 3 launches behind it": an error shows up where it is waited for. */
 static void blame(const mlsi_queue *q, const char *what, char *text, size_t size) {
     text[0] = 0;
-    if (q->launches > 1 || (q->launches && !what))
-        snprintf(text, size,
-                 q->launches > 1 ? ", in %s or one of the %lld launches behind it" : ", in %s",
-                 q->first, (long long)q->launches - 1);
+    if (q->launches > 1)
+        snprintf(text, size, ", in %s or one of the %lld launches behind it", q->first,
+                 (long long)q->launches - 1);
+    else if (q->launches)
+        snprintf(text, size, ", in %s", q->first);
     else if (what)
         snprintf(text, size, ", in %.63s", what);
 }
@@ -88,7 +89,6 @@ static void unlink_queue(mlsi_accel *d, const mlsi_queue *q) {
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Of a device that failed everything goes with the context. */
 void mlsi_cuda_queue_destroy(mlsi_queue *q) {
     if (!q) return;
     mlsi_accel *d = q->device;
@@ -96,7 +96,7 @@ void mlsi_cuda_queue_destroy(mlsi_queue *q) {
     if (!mlsi_cuda_is_child(d)) {
         if (q->recording && mlsi_cuda_record_end(q, &recorded) == MLSYS_OK)
             mlsi_cuda_record_free(d, recorded);
-        bool entered = mlsi_cuda_enter(d) == MLSYS_OK;
+        bool entered = mlsi_cuda_enter_to_free(d);
         if (entered) (void)mlsi_cuda_wait(q);
         unlink_queue(d, q);
         if (entered) {

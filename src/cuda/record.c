@@ -71,7 +71,7 @@ mlsys_status mlsi_cuda_replay(mlsi_queue *q, void *recorded) {
 
 /* The driver keeps it until replays that are under way are done. */
 void mlsi_cuda_record_free(mlsi_accel *d, void *recorded) {
-    if (!recorded || mlsi_cuda_enter(d) != MLSYS_OK) return;
+    if (!recorded || !mlsi_cuda_enter_to_free(d)) return;
     (void)d->driver->graph_exec_destroy(recorded);
     mlsi_cuda_leave(d);
 }
