@@ -3,16 +3,14 @@
 #include "cpu/compiler.h"
 
 #include "core/cache_folder.h"
-#include "core/file_bytes.h"
+#include "core/sealed_file.h"
 #include "core/sha256.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 extern const char mlsi_gen_text[];
@@ -23,44 +21,7 @@ struct mlsi_module {
 
 enum { PATH_SIZE = MLSI_PATH_SIZE };
 
-/* ---- files with their own hash at the end ------------------------------------------------------------------ */
-
-static void digest_of(const void *p, size_t n, uint8_t digest[32]) {
-    mlsi_sha256 h;
-    mlsi_sha256_init(&h);
-    mlsi_sha256_add(&h, p, n);
-    mlsi_sha256_finish(&h, digest);
-}
-
-/* A regular file of this user's whose hash is right. */
-static bool is_whole(mlsi_alloc *a, const char *path) {
-    mlsi_file_bytes f;
-    uint8_t digest[32];
-    if (!mlsi_cache_file_is_private(path)) return false;
-    if (mlsi_file_bytes_open(a, path, false, &f) != MLSYS_OK) return false;
-    bool whole = f.size > 32;
-    if (whole) {
-        digest_of(f.data, (size_t)f.size - 32, digest);
-        whole = !memcmp((const char *)f.data + f.size - 32, digest, 32);
-    }
-    mlsi_file_bytes_close(&f);
-    return whole;
-}
-
-/* Appends the hash; the loader does not look behind the object's own end. */
-static mlsys_status seal(mlsi_alloc *a, const char *path) {
-    mlsi_file_bytes f;
-    uint8_t digest[32];
-    MLSI_TRY(mlsi_file_bytes_open(a, path, false, &f));
-    digest_of(f.data, (size_t)f.size, digest);
-    mlsi_file_bytes_close(&f);
-    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    bool done = fd >= 0 && write(fd, digest, 32) == 32 && fsync(fd) == 0 && fchmod(fd, 0600) == 0;
-    if (fd >= 0 && close(fd)) done = false;
-    return done ? MLSYS_OK
-                : mlsi_fail(MLSYS_E_IO, "generated code: %s cannot be written: %s", path,
-                            strerror(errno));
-}
+/* ---- compile, load -------------------------------------------------------------------------------------------- */
 
 static mlsys_status write_text(const char *path, const char *const *parts, int n) {
     FILE *f = fopen(path, "wxe");
@@ -72,8 +33,6 @@ static mlsys_status write_text(const char *path, const char *const *parts, int n
                 : mlsi_fail(MLSYS_E_IO, "generated code: %s cannot be written: %s", path,
                             strerror(errno));
 }
-
-/* ---- compile, load -------------------------------------------------------------------------------------------- */
 
 static void key_of(const mlsi_compiler *c, const char *text, mlsi_isa isa, char hex[65]) {
     mlsi_sha256 h;
@@ -103,6 +62,22 @@ static mlsys_status load_file(mlsi_alloc *a, const char *path, mlsi_module **out
     return st;
 }
 
+/* The loader does not look behind the object's own end, where the hash is. */
+static mlsys_status keep(mlsi_alloc *a, const char *object, const char *target) {
+    mlsi_file_bytes f;
+    MLSI_TRY(mlsi_file_bytes_open(a, object, false, &f));
+    mlsys_status st = mlsi_sealed_write(a, target, f.data, f.size);
+    mlsi_file_bytes_close(&f);
+    return st;
+}
+
+static bool is_whole(mlsi_alloc *a, const char *path) {
+    mlsi_file_bytes f;
+    bool whole = mlsi_sealed_read(a, path, &f);
+    if (whole) mlsi_file_bytes_close(&f);
+    return whole;
+}
+
 /* In a folder of its own inside `folder`, which goes again. */
 static mlsys_status compile_into(mlsi_alloc *a, const mlsi_compiler *c, const char *folder,
                                  const char *text, mlsi_isa isa, const char *target) {
@@ -116,9 +91,7 @@ static mlsys_status compile_into(mlsi_alloc *a, const mlsi_compiler *c, const ch
     snprintf(log, sizeof log, "%s/log", made);
     mlsys_status st = write_text(source, parts, 3);
     if (st == MLSYS_OK) st = mlsi_compiler_run(c, isa, source, object, log);
-    if (st == MLSYS_OK) st = seal(a, object);
-    if (st == MLSYS_OK && rename(object, target))
-        st = mlsi_fail(MLSYS_E_IO, "generated code: %s: %s", target, strerror(errno));
+    if (st == MLSYS_OK) st = keep(a, object, target);
     (void)unlink(source);
     (void)unlink(object);
     (void)unlink(log);
