@@ -19,7 +19,7 @@ typedef struct small_float {
 } small_float;
 
 MLSI_TEXT_CONST small_float small_f16 = {5, 10, true}, small_bf16 = {8, 7, true},
-                         small_e4m3 = {4, 3, false}, small_e5m2 = {5, 2, true};
+                            small_e4m3 = {4, 3, false}, small_e5m2 = {5, 2, true};
 
 /* 2^n, n in [-1022, 1023] */
 MLSI_TEXT_FN double small_two_to(int n) {

@@ -80,7 +80,9 @@ V_FN VF vf_load_f16_n(const uint16_t *p, int) {
 #ifdef __CUDA_ARCH__
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(*p));
-    return x;
+    if (x == x) return x;
+    return vf_from_bits((*p & 0x8000) << 16 | 0x7fc00000 |
+                        (*p & 0x3ff) << 13); /* keeps a NaN's bits */
 #else
     return (float)small_to_f64(*p, small_f16);
 #endif
@@ -88,6 +90,7 @@ V_FN VF vf_load_f16_n(const uint16_t *p, int) {
 V_FN void vf_store_f16_n(uint16_t *p, VF v, int) {
 #ifdef __CUDA_ARCH__
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(*p) : "f"(v));
+    if (v != v) *p = (uint16_t)((vf_bits(v) >> 16 & 0x8000) | 0x7e00 | (vf_bits(v) >> 13 & 0x3ff));
 #else
     *p = (uint16_t)small_from_f64(v, small_f16);
 #endif
@@ -139,7 +142,7 @@ V_FN void ml_fail(int64_t *error, int64_t number, int64_t value, int64_t extent,
         return s->lane[0];                                                                         \
     }
 /* Of at most 4096 terms: one chunk. */
-#define ML_CHUNK(name, T, op, identity)                                                            \
+#define ML_FOUR_K(name, T, op, identity)                                                           \
     typedef struct name {                                                                          \
         T lane[128];                                                                               \
         int32_t n;                                                                                 \
@@ -161,10 +164,16 @@ V_FN void ml_fail(int64_t *error, int64_t number, int64_t value, int64_t extent,
     ML_FEW(name##_8, T, op, identity, 8)                                                           \
     ML_FEW(name##_32, T, op, identity, 32)                                                         \
     ML_FEW(name##_128, T, op, identity, 128)                                                       \
-    ML_CHUNK(name##_4096, T, op, identity)
+    ML_FOUR_K(name##_4096, T, op, identity)
 ML_SMALL_SUMS(ml_sum_f32, float, ML_ADD, 0.0f)
 ML_SMALL_SUMS(ml_sum_f64, double, ML_ADD, 0.0)
 ML_SMALL_SUMS(ml_prod_f32, float, ML_MUL, 1.0f)
 ML_SMALL_SUMS(ml_prod_f64, double, ML_MUL, 1.0)
+
+/* The block's memory: 2048 bytes in which reductions are folded, then LOCAL buffers. */
+#ifndef ML_HAS_SHARED
+extern __shared__ __align__(16) unsigned char ml_shared[];
+#endif
+#include "cuda/gen_block.h"
 
 #endif

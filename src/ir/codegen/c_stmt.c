@@ -12,30 +12,27 @@ static const char *acc_name(const mlsi_c_writer *w, int32_t acc) { return w->n->
 static const char *const acc_words[] = {"",    "sum", "prod", "dot",    "max",
                                         "min", "and", "or",   "argmax", "argmin"};
 
-const char *mlsi_c_acc_word(mlsi_acc_kind kind) { return acc_words[kind]; }
-
 /* The state's type: ml_KIND_TYPE, for lanes of results ml_vKIND, for terms in lanes ml_lKIND (cpu/gen.h). */
-static void acc_type(mlsi_c_writer *w, int32_t acc) {
+void mlsi_c_acc_type(mlsi_c_writer *w, int32_t acc) {
     const mlsi_acc *a = &w->n->accs[acc];
     const char *word =
         acc_words[a->kind == MLSI_ACC_MAX && mlsi_fault(MLSI_FAULT_C_REDUCTION) ? MLSI_ACC_MIN
                                                                                 : a->kind];
     static const char *const suffix[] = {"f32", "f64", "int", "int"};
-    if (w->worker != MLSI_C_HOST)
-        mlsi_cuda_acc_type(w, acc, suffix[mlsi_c_class_of(a->dtype)]);
-    else if (w->acc_in_lanes[acc])
+    if (w->acc_in_lanes[acc])
         mlsi_text_add(w->out, "ml_l%s", word);
     else if (w->acc_is_vector[acc])
         mlsi_text_add(w->out, "ml_v%s", word);
     else
-        mlsi_text_add(w->out, "ml_%s_%s", word, suffix[mlsi_c_class_of(a->dtype)]);
+        mlsi_text_add(w->out, "ml_%s_%s%s", word, suffix[mlsi_c_class_of(a->dtype)],
+                      w->worker == MLSI_C_HOST ? "" : mlsi_cuda_acc_variant(w, acc));
 }
 
 static void begin_acc(mlsi_c_writer *w, const mlsi_ls *s) {
     const mlsi_acc *a = &w->n->accs[s->ref];
-    acc_type(w, s->ref);
+    mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, " %s;\n", acc_name(w, s->ref));
-    acc_type(w, s->ref);
+    mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, "_begin(&%s", acc_name(w, s->ref));
     if (a->kind == MLSI_ACC_DOT) mlsi_text_add(w->out, ", ");
     if (a->kind == MLSI_ACC_DOT && a->init >= 0)
@@ -56,16 +53,18 @@ static void finish_acc(mlsi_c_writer *w, int32_t acc) {
         w->out, "const %s %s_r = ", mlsi_c_register_type(mlsi_acc_result(a), w->acc_is_vector[acc]),
         acc_name(w, acc));
     if (wraps) mlsi_text_add(w->out, "(int64_t)(%s)", mlsi_c_memory_type(a->dtype));
-    acc_type(w, acc);
-    mlsi_text_add(w->out, "_end(&%s);\n", acc_name(w, acc));
-    if (w->worker == MLSI_C_BLOCK) mlsi_cuda_result(w, acc);
+    mlsi_c_acc_type(w, acc);
+    mlsi_text_add(w->out, "_end(&%s", acc_name(w, acc));
+    if (w->worker == MLSI_C_BLOCK) mlsi_cuda_end(w, acc);
+    mlsi_text_add(w->out, ");\n");
 }
 
 static void add(mlsi_c_writer *w, const mlsi_ls *s) {
-    acc_type(w, s->ref);
+    mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, "_add(&%s, ", acc_name(w, s->ref));
     if (w->acc_in_lanes[s->ref])
         mlsi_text_add(w->out, w->mode == MLSI_C_TAIL ? "u, m, " : "u, VF_LANES, ");
+    if (w->worker != MLSI_C_HOST) mlsi_cuda_add(w, s);
     mlsi_c_value(w, s->value);
     if (s->value2 >= 0) {
         mlsi_text_add(w->out, ", ");
@@ -129,7 +128,8 @@ static void check_adds(mlsi_c_writer *w, int32_t acc, int32_t first, walk *loops
 bool mlsi_c_adds_to(const mlsi_nest *n, int32_t first, int32_t acc) {
     for (int32_t i = first; i >= 0; i = n->stmts[i].next) {
         const mlsi_ls *s = &n->stmts[i];
-        if ((s->kind == MLSI_LS_ADD && s->ref == acc) || (s->body >= 0 && mlsi_c_adds_to(n, s->body, acc)))
+        if ((s->kind == MLSI_LS_ADD && s->ref == acc) ||
+            (s->body >= 0 && mlsi_c_adds_to(n, s->body, acc)))
             return true;
     }
     return false;
@@ -171,7 +171,8 @@ static void store(mlsi_c_writer *w, const mlsi_ls *s) {
         store_lanes(w, s);
         return;
     }
-    if (w->worker == MLSI_C_BLOCK) mlsi_text_add(w->out, "if (threadIdx.x == 0) ");
+    if (w->worker == MLSI_C_BLOCK && !mlsi_cuda_is_private(w, s->ref))
+        mlsi_text_add(w->out, "if (threadIdx.x == 0) ");
     mlsi_text_add(w->out, "m_%s[", b->name);
     mlsi_c_address(w, s->ref, s->index);
     mlsi_text_add(w->out, "] = (%s)", mlsi_c_memory_type(b->dtype));
@@ -242,8 +243,9 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
         lanes_body(w, first, MLSI_C_TAIL);
         mlsi_text_add(w->out, "} else break;\n}\n");
         for (int32_t a = 0; a < w->n->n_accs; a++)
-            if (w->acc_in_lanes[a] && mlsi_c_adds_to(w->n, first, a) && !mlsi_fault(MLSI_FAULT_C_BLOCK)) {
-                acc_type(w, a);
+            if (w->acc_in_lanes[a] && mlsi_c_adds_to(w->n, first, a) &&
+                !mlsi_fault(MLSI_FAULT_C_BLOCK)) {
+                mlsi_c_acc_type(w, a);
                 mlsi_text_add(w->out, "_block(&%s, b_%s, n_%s);\n", acc_name(w, a), v, v);
             }
         mlsi_text_add(w->out, "}\n}\n");
@@ -274,7 +276,7 @@ static void loop(mlsi_c_writer *w, const mlsi_ls *s) {
     if (w->worker == MLSI_C_BLOCK)
         mlsi_cuda_block_loop(w, s, cut);
     else if (w->worker == MLSI_C_HOST && s->loop == MLSI_LOOP_VECTOR && w->vector_var < 0 &&
-        mlsi_c_fits_lanes(w, cut ? cut->body : s->body, s->var))
+             mlsi_c_fits_lanes(w, cut ? cut->body : s->body, s->var))
         vector_loop(w, s, cut);
     else
         scalar_loop(w, s, cut);
@@ -296,7 +298,10 @@ static void range_if(mlsi_c_writer *w, const mlsi_ls *s) {
         mlsi_c_index(w, s->index[2]);
     }
     mlsi_text_add(w->out, ") {\n");
-    mlsi_c_body(w, s->body);
+    if (w->worker == MLSI_C_BLOCK)
+        mlsi_cuda_block_if(w, s);
+    else
+        mlsi_c_body(w, s->body);
     mlsi_text_add(w->out, "}\n");
 }
 
@@ -319,9 +324,7 @@ static void bind(mlsi_c_writer *w, const mlsi_ls *s) {
     if (s->clamp)
         mlsi_text_add(w->out, "; v_%s = v_%s >= n ? n - 1 : v_%s; v_%s = v_%s < 0 ? 0 : v_%s", v, v,
                       v, v, v, v);
-    mlsi_text_add(
-        w->out,
-        "; if (v_%s < %s || v_%s >= n) { ", v, s->wrap ? "-n" : "0", v);
+    mlsi_text_add(w->out, "; if (v_%s < %s || v_%s >= n) { ", v, s->wrap ? "-n" : "0", v);
     if (w->worker == MLSI_C_HOST)
         mlsi_text_add(w->out, "a->error[0] = v_%s; a->error[1] = n; a->error[2] = ", v);
     else
@@ -414,8 +417,8 @@ void mlsi_c_body(mlsi_c_writer *w, int32_t first) {
                 open[n_open++] = s->ref;
         }
         for (int k = 0; k < n_open; k++) {
-            bool adds =
-                (s->kind == MLSI_LS_ADD && s->ref == open[k]) || mlsi_c_adds_to(w->n, s->body, open[k]);
+            bool adds = (s->kind == MLSI_LS_ADD && s->ref == open[k]) ||
+                        mlsi_c_adds_to(w->n, s->body, open[k]);
             if (!adds || mlsi_c_adds_to(w->n, s->next, open[k])) continue;
             finish_acc(w, open[k]);
             open[k--] = open[--n_open];

@@ -10,7 +10,7 @@
 typedef enum mlsi_c_mode { MLSI_C_SCALAR, MLSI_C_FULL, MLSI_C_TAIL } mlsi_c_mode;
 
 /* Who runs a statement: the function of a CPU, a GPU's thread on its own, or all threads of a block, which compute the same
- * and share loops in lanes (cuda_block.c). */
+ * (cuda_block.c). */
 typedef enum mlsi_c_worker { MLSI_C_HOST, MLSI_C_THREAD, MLSI_C_BLOCK } mlsi_c_worker;
 
 typedef struct mlsi_c_writer {
@@ -18,10 +18,10 @@ typedef struct mlsi_c_writer {
     mlsi_text *out;
     mlsi_c_mode mode;
     mlsi_c_worker worker;
-    struct mlsi_cuda_block *block; /* of a block's threads (cuda_writer.h) */
-    int32_t vector_var;   /* of the vector loop around, -1 = none */
-    bool lanes_are_terms; /* the vector loop is a reduction's: lane number u of 128 */
-    bool *let_is_vector;  /* per let */
+    struct mlsi_cuda_plan *plan; /* of a GPU's kernel (cuda_writer.h) */
+    int32_t vector_var;          /* of the vector loop around, -1 = none */
+    bool lanes_are_terms;        /* the vector loop is a reduction's: lane number u of 128 */
+    bool *let_is_vector;         /* per let */
     int32_t
         *let_index; /* per let: the INDEX that it names without being in a register, -1 = none */
     bool *acc_is_vector; /* per accumulator: one per lane of the vector loop */
@@ -87,11 +87,16 @@ void mlsi_c_body(mlsi_c_writer *w, int32_t first);
 const mlsi_ls *mlsi_c_ragged(const mlsi_c_writer *w, const mlsi_ls *s);
 /* "{ const int64_t n_NAME = ...": the extent, cut by the tile's end; NAME. */
 const char *mlsi_c_extent(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut);
+void mlsi_c_acc_type(mlsi_c_writer *w, int32_t acc);
 bool mlsi_c_adds_to(const mlsi_nest *n, int32_t first, int32_t acc);
-/* The word of a reduction's kind: "sum". */
-const char *mlsi_c_acc_word(mlsi_acc_kind kind);
 /* The call that stores lanes of a dtype; NULL = none. */
 const char *mlsi_c_store_name(mlsys_dtype t);
+
+/* schedule_c.c */
+/* Loops whose bodies hold no loop become vectors. */
+void mlsi_c_innermost_are_lanes(mlsi_nest *n, int32_t first);
+/* Does memory lie along the last of the rows' loops rather than along the rows? */
+bool mlsi_c_prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last);
 
 /* c_ops.c: text with $0 $1 $2 for the arguments; NULL = none. */
 const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector);
