@@ -202,7 +202,7 @@ TEST_BIN := $(TEST_SRC:tests/%.c=$(OUT)/tests/%)
 PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/check_*.c)))
 # A script is a test too: exit 0 passed, 77 skipped, anything else failed.
 TEST_SCRIPTS := $(call pick,$(sort $(wildcard $(TEST_DIRS:%=tests/%/check_*.sh))))
-TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c))
+TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c tests/cuda_shim/*.c))
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OUT)/obj/%.o)
 # An archive, so that a test links only the support that it uses.
 TEST_LIB := $(OUT)/obj/tests/support.a
