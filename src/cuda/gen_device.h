@@ -7,7 +7,8 @@
 #define MLSI_CUDA_GEN_DEVICE_H
 
 #ifdef __CUDACC_RTC__
-#pragma nv_diag_suppress 177, 550 /* it holds more than one kernel uses; a result may be all zeros */
+#pragma nv_diag_suppress 177,                                                                      \
+    550 /* it holds more than one kernel uses; a result may be all zeros */
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;

@@ -229,7 +229,8 @@ START_TEST(rows_of_all_lengths) {
     for (size_t k = 0; k < sizeof row_ops / sizeof *row_ops; k++)
         for (int d = 0; d < 4; d++) {
             if (row_ops[k].floats && d == 3) continue;
-            if ((n == 0 || rows == 0) && (strstr(row_ops[k].call, "max") || strstr(row_ops[k].call, "min")))
+            if ((n == 0 || rows == 0) &&
+                (strstr(row_ops[k].call, "max") || strstr(row_ops[k].call, "min")))
                 continue; /* of nothing */
             if (strstr(row_ops[k].call, "sum_squares") && d == 2) continue;
             add_row_op(&row_ops[k], rows, n, dtypes[d]);

@@ -138,9 +138,10 @@ static bool run_block(const cuda_shim_launch *l) {
         }
         if (count(0, l->threads, FIBER_IDLE) == l->threads) return true;
         if (release_waiting(l->threads)) continue;
-        snprintf(error, sizeof error, "block %u: %u threads ended, %u wait at a barrier, %u in a warp",
-                 machine.block.x, count(0, l->threads, FIBER_IDLE),
-                 count(0, l->threads, FIBER_AT_BARRIER), count(0, l->threads, FIBER_AT_WARP));
+        snprintf(error, sizeof error,
+                 "block %u: %u threads ended, %u wait at a barrier, %u in a warp", machine.block.x,
+                 count(0, l->threads, FIBER_IDLE), count(0, l->threads, FIBER_AT_BARRIER),
+                 count(0, l->threads, FIBER_AT_WARP));
         prepare(l->threads, true);
         return false;
     }

@@ -15,7 +15,11 @@ void cuda_shim_unload(cuda_shim_module *m);
 /* NULL: none of this name. */
 void *cuda_shim_kernel(const cuda_shim_module *m, const char *name);
 
-typedef enum cuda_shim_order { CUDA_SHIM_ASCENDING, CUDA_SHIM_DESCENDING, CUDA_SHIM_ORDERS } cuda_shim_order;
+typedef enum cuda_shim_order {
+    CUDA_SHIM_ASCENDING,
+    CUDA_SHIM_DESCENDING,
+    CUDA_SHIM_ORDERS
+} cuda_shim_order;
 
 typedef struct cuda_shim_launch {
     void *kernel;

@@ -10,7 +10,7 @@ typedef struct cuda_shim_dim {
 
 typedef struct cuda_shim_machine {
     cuda_shim_dim thread, block, block_dim, grid_dim; /* of the thread that runs */
-    void (*barrier)(void);                            /* returns when all threads of the block have called it */
+    void (*barrier)(void); /* returns when all threads of the block have called it */
     void (*warp_barrier)(void);
     unsigned long long slot[2][CUDA_SHIM_THREADS]; /* shuffled values */
     unsigned char turn[CUDA_SHIM_THREADS];

@@ -76,12 +76,9 @@ static void *open_nvrtc(void) {
 
 int cuda_kernel_nvrtc(const char *source, char *log, size_t size) {
     typedef void *program;
-    static const char *const options[] = {"--gpu-architecture=sm_90",
-                                          "--fmad=false",
-                                          "--prec-div=true",
-                                          "--prec-sqrt=true",
-                                          "--ftz=false",
-                                          "--std=c++17"};
+    static const char *const options[] = {
+        "--gpu-architecture=sm_90", "--fmad=false", "--prec-div=true",
+        "--prec-sqrt=true",         "--ftz=false",  "--std=c++17"};
     void *lib = open_nvrtc();
     if (!lib) return -1;
     int (*create)(program *, const char *, const char *, int, const char *const *,
