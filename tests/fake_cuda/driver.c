@@ -99,6 +99,7 @@ static CUresult done(CUresult r) {
 static CUresult planned(const char *name) {
     if (fake.fail_in && strcmp(fake.fail_in, name)) return CUDA_SUCCESS;
     if (++fake.calls != fake.fail_at) return CUDA_SUCCESS;
+    fake.failed_in = name;
     if (fake.fail_with >= CUDA_ERROR_ILLEGAL_ADDRESS && fake.fail_with < 800 && depth)
         stack[depth - 1]->dead = fake.fail_with;
     return fake.fail_with;
