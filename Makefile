@@ -113,15 +113,19 @@ OBJ := $(foreach s,$(SRC),$(call object,$(s))) \
        $(foreach i,$(ISAS),$(foreach s,$(KERNELS),$(call object,$(s),.$(i))))
 
 # The vocabulary of generated code, as text inside the library; without libraries for exported programs.
-GEN_USES := tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) src/core/small_float.h \
-            src/core/philox.h src/core/scalar_ops.h
+GEN_USES := tools/embed.sh src/cpu/gen.h src/core/gen_args.h $(wildcard src/cpu/simd*.h src/core/elementary*.inc) $(addprefix src/core/,gen_scalar.h \
+            philox.h scalar_ops.h small_float.h text_fn.h)
 $(OUT)/gen/gen_text.c: $(GEN_USES)
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_text cpu/gen.h >$@
 $(OUT)/gen/gen_text_freestanding.c: $(GEN_USES) src/cpu/gen_freestanding.h src/cpu/soft_float.h
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_text_freestanding cpu/gen_freestanding.h cpu/simd.h string.h >$@
-OBJ += $(OUT)/obj/gen_text.o $(OUT)/obj/gen_text_freestanding.o
+# For NVRTC, which has no headers.
+$(OUT)/gen/gen_text_device.c: $(GEN_USES) $(wildcard src/cuda/*.h)
+	@mkdir -p $(@D)
+	@tools/embed.sh mlsi_gen_device_text cuda/gen_device.h stdbool.h stdint.h string.h >$@
+OBJ += $(OUT)/obj/gen_text.o $(OUT)/obj/gen_text_freestanding.o $(OUT)/obj/gen_text_device.o
 $(OUT)/obj/gen_%.o: $(OUT)/gen/gen_%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -198,7 +202,7 @@ TEST_BIN := $(TEST_SRC:tests/%.c=$(OUT)/tests/%)
 PEER_BIN := $(patsubst tests/%.c,$(OUT)/tests/%,$(sort $(wildcard tests/peer/check_*.c)))
 # A script is a test too: exit 0 passed, 77 skipped, anything else failed.
 TEST_SCRIPTS := $(call pick,$(sort $(wildcard $(TEST_DIRS:%=tests/%/check_*.sh))))
-TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c))
+TEST_LIB_SRC := $(sort $(wildcard tests/support/*.c tests/cuda_shim/*.c))
 TEST_LIB_OBJ := $(TEST_LIB_SRC:%.c=$(OUT)/obj/%.o)
 # An archive, so that a test links only the support that it uses.
 TEST_LIB := $(OUT)/obj/tests/support.a

@@ -204,7 +204,7 @@ MLSI_FAULT_ROW(GEMM_SEGMENT, "src/cpu/kernels/gemm.c", "unit/check_kernel_matmul
                "the second segment along K overwrites the first")
 MLSI_FAULT_ROW(GEMM_EDGE, "src/cpu/kernels/gemm.c", "unit/check_kernel_matmul",
                "the last columns of C are written as a whole tile")
-MLSI_FAULT_ROW(GEMM_MERGE, "src/cpu/kernels/gemm_index.c", "unit/check_kernel_matmul",
+MLSI_FAULT_ROW(GEMM_MERGE, "src/core/product.c", "unit/check_kernel_matmul",
                "dims are merged though the output walks them apart")
 MLSI_FAULT_ROW(QUANT_SPLIT, "src/cpu/kernels/quant_decode.h", "unit/check_kernel_quant_matmul",
                "the last code of 5- and 6-bit runs is taken from the one before")

@@ -258,3 +258,11 @@ MLSI_FAULT_ROW(INVARIANT_EMPTY, "src/ir/loop/invariant.c", "unit/check_invariant
                "what only an iteration reads is read before a loop that may have none")
 MLSI_FAULT_ROW(PLAN_ORDERS, "src/run/plan.c", "unit/check_plan",
                "of the orders in which few buffers can be placed only some are tried")
+
+/* ---- generated CUDA C ---- */
+MLSI_FAULT_ROW(CUDA_BARRIER, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_text",
+               "threads of a block do not wait for what another one stores")
+MLSI_FAULT_ROW(CUDA_LANE, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_text",
+               "terms of a sum go to the lanes in the reverse order")
+MLSI_FAULT_ROW(CUDA_EXTENT, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_text",
+               "the last iteration of a loop that threads share is left out")

@@ -3,9 +3,11 @@
 #ifndef MLSI_SCALAR_OPS_H
 #define MLSI_SCALAR_OPS_H
 
+#include "core/text_fn.h"
+
 #include <stdint.h>
 
-#define SCALAR_OP static inline __attribute__((unused))
+#define SCALAR_OP MLSI_TEXT_FN
 
 /* ---- integers wrap: computed modulo 2^64, and the store keeps the low bits of the dtype ---------------------- */
 

@@ -3,6 +3,8 @@
 #ifndef MLSI_SMALL_FLOAT_H
 #define MLSI_SMALL_FLOAT_H
 
+#include "core/text_fn.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,18 +18,18 @@ typedef struct small_float {
     bool has_inf; /* all-ones exponent means inf/NaN; else only the all-ones pattern is NaN */
 } small_float;
 
-static const small_float small_f16 = {5, 10, true}, small_bf16 = {8, 7, true},
-                         small_e4m3 = {4, 3, false}, small_e5m2 = {5, 2, true};
+MLSI_TEXT_CONST small_float small_f16 = {5, 10, true}, small_bf16 = {8, 7, true},
+                            small_e4m3 = {4, 3, false}, small_e5m2 = {5, 2, true};
 
 /* 2^n, n in [-1022, 1023] */
-static inline double small_two_to(int n) {
+MLSI_TEXT_FN double small_two_to(int n) {
     uint64_t u = (uint64_t)(int64_t)(n + 1023) << 52;
     double x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
-static inline double small_to_f64(uint32_t bits, small_float f) {
+MLSI_TEXT_FN double small_to_f64(uint32_t bits, small_float f) {
     uint32_t man = bits & ((1u << f.man_bits) - 1), exp_max = (1u << f.exp_bits) - 1;
     uint32_t exp = (bits >> f.man_bits) & exp_max;
     double sign = bits >> (f.exp_bits + f.man_bits) ? -1.0 : 1.0;
@@ -40,7 +42,7 @@ static inline double small_to_f64(uint32_t bits, small_float f) {
 }
 
 /* Round to nearest even in integer arithmetic on the f64's bits: independent of rounding mode. */
-static inline uint32_t small_from_f64(double x, small_float f) {
+MLSI_TEXT_FN uint32_t small_from_f64(double x, small_float f) {
     uint64_t u;
     memcpy(&u, &x, 8);
     uint32_t sign = (uint32_t)(u >> 63) << (f.exp_bits + f.man_bits);

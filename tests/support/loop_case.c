@@ -111,6 +111,11 @@ mlsys_status loop_part_schedule(const loop_case *c, loop_part *part) {
     return mlsi_nest_move_invariants(&part->n);
 }
 
+mlsys_status loop_part_schedule_cuda(const loop_case *c, loop_part *part) {
+    if (!has_own_loops(c, part)) MLSI_TRY(mlsi_codegen_cuda_schedule(&part->n));
+    return mlsi_nest_move_invariants(&part->n);
+}
+
 mlsys_status loop_part_interpret(void *user, const loop_part *part, const int64_t *dims,
                                  const mlsi_view *params, int n_params) {
     (void)user, (void)n_params;

@@ -30,9 +30,10 @@ typedef mlsys_status (*loop_part_fn)(void *user, const loop_part *part, const in
                                      const mlsi_view *params, int n_params);
 mlsys_status loop_case_run_by(const loop_case *c, const int64_t *binding, const mlsi_view *params,
                               loop_part_fn fn, void *user);
-/* Has a node of this part loops of its own? They stay serial. */
 /* The default schedule and what follows it, as a program's kernels get them; none for ops with loops of their own. */
 mlsys_status loop_part_schedule(const loop_case *c, loop_part *part);
+/* The same for a GPU. */
+mlsys_status loop_part_schedule_cuda(const loop_case *c, loop_part *part);
 void loop_case_free(loop_case *c);
 
 #endif

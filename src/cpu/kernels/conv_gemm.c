@@ -72,22 +72,21 @@ static void describe(const mlsi_kernel_args *args, conv_product *p) {
                 .c_type = y->dtype,
                 .source = &MLSI_K(gemm_strided)};
     g->batch.count = g->m.count = g->n.count = g->k.count = 1;
-    MLSI_K(gemm_index_add)
-    (&g->batch, groups, (turned ? in : out) * w->strides[0], in * p->stride[1],
-     out * y->strides[1]);
-    MLSI_K(gemm_index_add)(&g->m, out, w->strides[turned ? 1 : 0], 0, y->strides[1]);
-    MLSI_K(gemm_index_add)(&g->n, p->x->shape[0], 0, p->stride[0], y->strides[0]);
-    MLSI_K(gemm_index_add)(&g->k, in, w->strides[turned ? 0 : 1], p->stride[1], 0);
+    mlsi_index_add(&g->batch, groups, (turned ? in : out) * w->strides[0], in * p->stride[1],
+                   out * y->strides[1]);
+    mlsi_index_add(&g->m, out, w->strides[turned ? 1 : 0], 0, y->strides[1]);
+    mlsi_index_add(&g->n, p->x->shape[0], 0, p->stride[0], y->strides[0]);
+    mlsi_index_add(&g->k, in, w->strides[turned ? 0 : 1], p->stride[1], 0);
     for (int d = 0; d < p->spatial; d++) {
         int64_t cell = at_or(&p->at->dilations, d, 1) * p->stride[2 + d];
         int64_t step = turned ? p->stride[2 + d] : at_or(&p->at->strides, d, 1) * p->stride[2 + d];
-        MLSI_K(gemm_index_add)(&g->n, y->shape[2 + d], 0, step, y->strides[2 + d]);
-        MLSI_K(gemm_index_add)(&g->k, w->shape[2 + d], w->strides[2 + d], turned ? -cell : cell, 0);
+        mlsi_index_add(&g->n, y->shape[2 + d], 0, step, y->strides[2 + d]);
+        mlsi_index_add(&g->k, w->shape[2 + d], w->strides[2 + d], turned ? -cell : cell, 0);
     }
-    MLSI_K(gemm_index_merge)(&g->batch);
-    MLSI_K(gemm_index_merge)(&g->m);
-    MLSI_K(gemm_index_merge)(&g->n);
-    MLSI_K(gemm_index_merge)(&g->k);
+    mlsi_index_merge(&g->batch);
+    mlsi_index_merge(&g->m);
+    mlsi_index_merge(&g->n);
+    mlsi_index_merge(&g->k);
 }
 
 /* ---- the copy ------------------------------------------------------------------------------ */

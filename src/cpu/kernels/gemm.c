@@ -85,10 +85,10 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-static bool contiguous_rows(mlsys_dtype t, const gemm_index *row, const gemm_index *column,
-                            gemm_operand o) {
-    return t == MLSYS_F32 && gemm_index_linear(row) && gemm_index_linear(column) &&
-           gemm_index_stride(column, o) == 1;
+static bool contiguous_rows(mlsys_dtype t, const mlsi_index *row, const mlsi_index *column,
+                            mlsi_product_operand o) {
+    return t == MLSYS_F32 && mlsi_index_linear(row) && mlsi_index_linear(column) &&
+           mlsi_index_stride(column, o) == 1;
 }
 
 /* Smaller tasks for more threads: aim at four each, down to the size where staging would show. */
@@ -117,8 +117,8 @@ static plan plan_of(const gemm *g, int threads) {
     int64_t m = g->m.count, n = g->n.count, k = g->k.count;
     if (m == 0 || n == 0 || g->batch.count == 0) return p;
     /* More rows are copied even so: at a power-of-two distance they share a few cache sets. */
-    p.direct_a = m <= 2 * GEMM_MR && contiguous_rows(g->a_type, &g->m, &g->k, GEMM_A);
-    p.direct_c = contiguous_rows(g->c_type, &g->m, &g->n, GEMM_C);
+    p.direct_a = m <= 2 * GEMM_MR && contiguous_rows(g->a_type, &g->m, &g->k, MLSI_PRODUCT_A);
+    p.direct_c = contiguous_rows(g->c_type, &g->m, &g->n, MLSI_PRODUCT_C);
     p.small = m <= GEMM_SMALL_M && g->source->rows;
     if (p.small) {
         p.mb = m, p.m_blocks = 1;
@@ -132,7 +132,7 @@ static plan plan_of(const gemm *g, int threads) {
     /* Of both paths, so that the bytes grow with the extents. */
     int64_t rows = min64(round_up(m, GEMM_MR), GEMM_MB);
     int64_t sums = p.direct_c ? 0 : rows * min64(round_up(n, g->source->width), GEMM_NB);
-    int64_t block = (rows + g->source->width) * GEMM_SEGMENT + sums;
+    int64_t block = (rows + g->source->width) * MLSI_K_SEGMENT + sums;
     int64_t small = p.direct_a ? 0 : round_up(min64(m, GEMM_SMALL_M) * k, 16);
     p.worker_bytes = (uint64_t)(block > small ? block : small) * 4;
     p.tasks = g->batch.count * p.m_blocks * p.n_blocks;
@@ -153,13 +153,13 @@ static const float *stage_a(const plan *p, const char *a, int64_t m0, int64_t ro
                             int64_t kc, float *buffer, int64_t *lda) {
     const gemm *g = p->g;
     if (p->direct_a) {
-        *lda = gemm_index_stride(&g->m, GEMM_A);
+        *lda = mlsi_index_stride(&g->m, MLSI_PRODUCT_A);
         return (const float *)(const void *)a + m0 * *lda + k0;
     }
-    int64_t row[GEMM_MB], column[GEMM_SEGMENT];
-    int64_t k_step = gemm_index_linear(&g->k) ? gemm_index_stride(&g->k, GEMM_A) : 0;
-    MLSI_K(gemm_index_offsets)(&g->m, GEMM_A, m0, rows, row);
-    MLSI_K(gemm_index_offsets)(&g->k, GEMM_A, k0, kc, column);
+    int64_t row[GEMM_MB], column[MLSI_K_SEGMENT];
+    int64_t k_step = mlsi_index_linear(&g->k) ? mlsi_index_stride(&g->k, MLSI_PRODUCT_A) : 0;
+    mlsi_index_offsets(&g->m, MLSI_PRODUCT_A, m0, rows, row);
+    mlsi_index_offsets(&g->k, MLSI_PRODUCT_A, k0, kc, column);
     *lda = kc;
     MLSI_K(gemm_gather)(buffer, kc, a, g->a_type, row, rows, column, kc, k_step);
     return buffer;
@@ -167,29 +167,31 @@ static const float *stage_a(const plan *p, const char *a, int64_t m0, int64_t ro
 
 /* How many of C's columns from n0 on, at most n, lie at one distance. */
 static int64_t even_columns(const gemm *g, int64_t n0, int64_t n) {
-    if (gemm_index_linear(&g->n)) return n;
+    if (mlsi_index_linear(&g->n)) return n;
     int64_t inner = g->n.extent[g->n.dims - 1];
     return min64(n, inner - n0 % inner);
 }
 
 void MLSI_K(gemm_store_row)(const gemm *g, char *c, int64_t m, int64_t n0, int64_t n,
                             const float *sums) {
-    int64_t size = mlsi_dtype_size(g->c_type), step = gemm_index_stride(&g->n, GEMM_C) * size;
-    c += MLSI_K(gemm_index_offset)(&g->m, GEMM_C, m) * size;
+    int64_t size = mlsi_dtype_size(g->c_type),
+            step = mlsi_index_stride(&g->n, MLSI_PRODUCT_C) * size;
+    c += mlsi_index_offset(&g->m, MLSI_PRODUCT_C, m) * size;
     for (int64_t i = 0, run; i < n; i += run) {
         run = even_columns(g, n0 + i, n - i);
-        store_f32(c + MLSI_K(gemm_index_offset)(&g->n, GEMM_C, n0 + i) * size, g->c_type, step,
+        store_f32(c + mlsi_index_offset(&g->n, MLSI_PRODUCT_C, n0 + i) * size, g->c_type, step,
                   sums + i, run);
     }
 }
 
 /* The other way, widened. */
 static void load_row(const gemm *g, const char *c, int64_t m, int64_t n0, int64_t n, float *sums) {
-    int64_t size = mlsi_dtype_size(g->c_type), step = gemm_index_stride(&g->n, GEMM_C) * size;
-    c += MLSI_K(gemm_index_offset)(&g->m, GEMM_C, m) * size;
+    int64_t size = mlsi_dtype_size(g->c_type),
+            step = mlsi_index_stride(&g->n, MLSI_PRODUCT_C) * size;
+    c += mlsi_index_offset(&g->m, MLSI_PRODUCT_C, m) * size;
     for (int64_t i = 0, run; i < n; i += run) {
         run = even_columns(g, n0 + i, n - i);
-        load_f32(sums + i, c + MLSI_K(gemm_index_offset)(&g->n, GEMM_C, n0 + i) * size, g->c_type,
+        load_f32(sums + i, c + mlsi_index_offset(&g->n, MLSI_PRODUCT_C, n0 + i) * size, g->c_type,
                  step, run);
     }
 }
@@ -212,10 +214,10 @@ static void fetch_portion(fetch *f) {
 static fetch fetch_next(const gemm *g, int64_t b_batch, int64_t panel, int64_t first, int64_t last,
                         int64_t k0, int64_t tiles_left) {
     fetch f = {0};
-    if (++panel == last) panel = first, k0 += GEMM_SEGMENT;
+    if (++panel == last) panel = first, k0 += MLSI_K_SEGMENT;
     if (!g->source->locate || k0 >= g->k.count) return f;
     int64_t bytes =
-        g->source->locate(g, b_batch, panel, k0, min64(GEMM_SEGMENT, g->k.count - k0), &f.at);
+        g->source->locate(g, b_batch, panel, k0, min64(MLSI_K_SEGMENT, g->k.count - k0), &f.at);
     f.end = f.at + bytes;
     f.portion = round_up(ceil_div(bytes, tiles_left), 64);
     return f;
@@ -250,10 +252,10 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
     int64_t rows = min64(p->mb, g->m.count - m0), columns = min64(p->nb, g->n.count - n0);
     int64_t k_count = g->k.count, lda, ldc,
             staged_rows = min64(round_up(g->m.count, GEMM_MR), GEMM_MB);
-    float *panel = (float *)(void *)scratch, *a_block = panel + source->width * GEMM_SEGMENT;
-    float *sums = a_block + staged_rows * GEMM_SEGMENT;
+    float *panel = (float *)(void *)scratch, *a_block = panel + source->width * MLSI_K_SEGMENT;
+    float *sums = a_block + staged_rows * MLSI_K_SEGMENT;
     if (p->direct_c) {
-        ldc = gemm_index_stride(&g->m, GEMM_C);
+        ldc = mlsi_index_stride(&g->m, MLSI_PRODUCT_C);
         sums = (float *)(void *)c + m0 * ldc + n0;
     } else {
         ldc = round_up(columns, GEMM_NR);
@@ -261,10 +263,10 @@ static void run_block(const plan *p, const char *a, int64_t b_batch, char *c, in
     for (int64_t r = 0; g->accumulate && !p->direct_c && r < rows; r++)
         load_row(g, c, m0 + r, n0, columns, sums + r * ldc);
     /* Sums of segments are added to what is there from segment `first` on. */
-    int64_t first = mlsi_fault(MLSI_FAULT_GEMM_SEGMENT) ? GEMM_SEGMENT : 0;
+    int64_t first = mlsi_fault(MLSI_FAULT_GEMM_SEGMENT) ? MLSI_K_SEGMENT : 0;
     if (g->accumulate) first = -1;
-    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
-        int64_t kc = min64(GEMM_SEGMENT, k_count - k0);
+    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += MLSI_K_SEGMENT) {
+        int64_t kc = min64(MLSI_K_SEGMENT, k_count - k0);
         const float *as = stage_a(p, a, m0, rows, k0, kc, a_block, &lda);
         for (int64_t j = 0; j < columns; j += source->width) {
             int64_t at = (n0 + j) / source->width, in_panel = min64(source->width, columns - j);
@@ -291,13 +293,13 @@ static void run_small(const plan *p, const char *a, int64_t b_batch, char *c, in
     const float *as = (const float *)(const void *)a;
     float out[GEMM_SMALL_M * GEMM_SMALL_N];
     if (p->direct_a) {
-        lda = gemm_index_stride(&g->m, GEMM_A);
+        lda = mlsi_index_stride(&g->m, MLSI_PRODUCT_A);
     } else {
         float *block = (float *)(void *)scratch;
-        for (int64_t k0 = 0, ld; k0 < g->k.count; k0 += GEMM_SEGMENT)
+        for (int64_t k0 = 0, ld; k0 < g->k.count; k0 += MLSI_K_SEGMENT)
             for (int64_t r = 0; r < rows; r++)
-                stage_a(p, a, r, 1, k0, min64(GEMM_SEGMENT, g->k.count - k0), block + r * lda + k0,
-                        &ld);
+                stage_a(p, a, r, 1, k0, min64(MLSI_K_SEGMENT, g->k.count - k0),
+                        block + r * lda + k0, &ld);
         as = block;
     }
     if (g->accumulate) memset(out, 0, sizeof out); /* past the last column, too */
@@ -317,9 +319,9 @@ static void run_item(void *user, int64_t item, int worker) {
     for (int64_t t = item * p->grain; t < min64(p->tasks, (item + 1) * p->grain); t++) {
         int64_t n0 = t % p->n_blocks * p->nb, rest = t / p->n_blocks;
         int64_t m0 = rest % p->m_blocks * p->mb, batch = rest / p->m_blocks;
-        const char *a = g->a + MLSI_K(gemm_index_offset)(&g->batch, GEMM_A, batch) * a_size;
-        char *c = g->c + MLSI_K(gemm_index_offset)(&g->batch, GEMM_C, batch) * c_size;
-        int64_t b_batch = MLSI_K(gemm_index_offset)(&g->batch, GEMM_B, batch);
+        const char *a = g->a + mlsi_index_offset(&g->batch, MLSI_PRODUCT_A, batch) * a_size;
+        char *c = g->c + mlsi_index_offset(&g->batch, MLSI_PRODUCT_C, batch) * c_size;
+        int64_t b_batch = mlsi_index_offset(&g->batch, MLSI_PRODUCT_B, batch);
         if (p->small)
             run_small(p, a, b_batch, c, n0, scratch);
         else

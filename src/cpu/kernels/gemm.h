@@ -11,10 +11,10 @@
 #ifndef MLSI_KERNELS_GEMM_H
 #define MLSI_KERNELS_GEMM_H
 
+#include "core/product.h"
 #include "cpu/kernel.h"
 
 enum {
-    GEMM_SEGMENT = 256,           /* of the K order: fixed by docs/numerics.md */
     GEMM_NR = 2 * VF_LANES,       /* columns of a tile: two registers */
     GEMM_WIDE = 4 * GEMM_NR,      /* columns that a strided B is fetched by: whole cache lines */
     GEMM_SMALL_M = 4,             /* up to here B is read once, straight into registers */
@@ -30,29 +30,6 @@ enum { GEMM_MR = 4 };
 enum { GEMM_MB = 240 / GEMM_MR * GEMM_MR }; /* rows of A per task: a segment of them fits L2 */
 enum { GEMM_NB = 256 };                     /* columns per task when sums need a buffer */
 
-typedef enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_OPERANDS } gemm_operand;
-
-/* Starts as {.count = 1}; dims of extent 1 are left out. Strides are in elements. */
-typedef struct gemm_index {
-    int dims;
-    int64_t count;
-    int64_t extent[MLSYS_MAX_DIMS];
-    int64_t stride[GEMM_OPERANDS][MLSYS_MAX_DIMS];
-} gemm_index;
-
-void MLSI_K(gemm_index_add)(gemm_index *x, int64_t extent, int64_t sa, int64_t sb, int64_t sc);
-/* Merge dims that all operands walk as one. */
-void MLSI_K(gemm_index_merge)(gemm_index *x);
-int64_t MLSI_K(gemm_index_offset)(const gemm_index *x, gemm_operand o, int64_t i);
-/* Offsets of n elements from element first. */
-void MLSI_K(gemm_index_offsets)(const gemm_index *x, gemm_operand o, int64_t first, int64_t n,
-                                int64_t *offsets);
-/* One stride for the whole index (any value when count <= 1)? */
-static inline bool gemm_index_linear(const gemm_index *x) { return x->dims <= 1; }
-static inline int64_t gemm_index_stride(const gemm_index *x, gemm_operand o) {
-    return x->dims ? x->stride[o][x->dims - 1] : 1;
-}
-
 typedef struct gemm gemm;
 
 /* A kind of B. */
@@ -60,7 +37,7 @@ typedef struct gemm_source {
     int width;      /* columns of a panel, a multiple of GEMM_NR */
     int row_panels; /* that `rows` likes to get at once: row_panels * width <= GEMM_SMALL_N */
     /* B[k0 .. k0+kc) of a panel as width / GEMM_NR tiles [kc][GEMM_NR], zeros past the last column:
-     * written to buffer, or where they already are. k0 is a multiple of GEMM_SEGMENT. */
+     * written to buffer, or where they already are. k0 is a multiple of MLSI_K_SEGMENT. */
     const float *(*expand)(const gemm *g, int64_t b_batch, int64_t panel, int64_t k0, int64_t kc,
                            float *buffer);
     /* Optional: the packed bytes that expand would read, for prefetching; returns their number. */
@@ -74,12 +51,12 @@ typedef struct gemm_source {
 } gemm_source;
 
 struct gemm {
-    gemm_index batch, m, n, k;
+    mlsi_index batch, m, n, k;
     const char *a, *b;
     char *c;
     mlsys_dtype a_type, b_type, c_type;
     bool accumulate; /* the segments' chain goes on from what C holds */
-    /* batch.stride[GEMM_B] counts elements for a strided B, whole matrices for a packed one. */
+    /* batch.stride[MLSI_PRODUCT_B] counts elements for a strided B, whole matrices for a packed one. */
     const uint8_t *packed;
     int64_t packed_matrix_bytes;
     const gemm_source *source;

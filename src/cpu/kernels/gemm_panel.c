@@ -117,18 +117,18 @@ const float *MLSI_K(gemm_expand_strided)(const gemm *g, int64_t b_batch, int64_t
     int64_t n0 = panel * GEMM_WIDE, left = g->n.count - n0;
     int64_t size = mlsi_dtype_size(g->b_type);
     const char *b = g->b + b_batch * size;
-    int64_t k_step = gemm_index_linear(&g->k) ? gemm_index_stride(&g->k, GEMM_B) : 0;
-    int64_t n_step = gemm_index_linear(&g->n) ? gemm_index_stride(&g->n, GEMM_B) : 0;
-    if (g->b_type == MLSYS_F32 && n_step == 1 && gemm_index_linear(&g->k) && left >= GEMM_WIDE) {
+    int64_t k_step = mlsi_index_linear(&g->k) ? mlsi_index_stride(&g->k, MLSI_PRODUCT_B) : 0;
+    int64_t n_step = mlsi_index_linear(&g->n) ? mlsi_index_stride(&g->n, MLSI_PRODUCT_B) : 0;
+    if (g->b_type == MLSYS_F32 && n_step == 1 && mlsi_index_linear(&g->k) && left >= GEMM_WIDE) {
         copy_wide(buffer, (const float *)(const void *)b + k0 * k_step + n0, k_step, kc);
         return buffer;
     }
-    int64_t row[GEMM_SEGMENT], column[GEMM_NR];
-    MLSI_K(gemm_index_offsets)(&g->k, GEMM_B, k0, kc, row);
+    int64_t row[MLSI_K_SEGMENT], column[GEMM_NR];
+    mlsi_index_offsets(&g->k, MLSI_PRODUCT_B, k0, kc, row);
     for (float *tile = buffer; left > 0 && tile < buffer + kc * GEMM_WIDE;
          tile += kc * GEMM_NR, n0 += GEMM_NR, left -= GEMM_NR) {
         int64_t columns = left < GEMM_NR ? left : GEMM_NR;
-        MLSI_K(gemm_index_offsets)(&g->n, GEMM_B, n0, columns, column);
+        mlsi_index_offsets(&g->n, MLSI_PRODUCT_B, n0, columns, column);
         if (columns < GEMM_NR) memset(tile, 0, (size_t)(kc * GEMM_NR) * sizeof *tile);
         MLSI_K(gemm_gather)(tile, GEMM_NR, b, g->b_type, row, kc, column, columns, n_step);
     }
@@ -160,15 +160,15 @@ static void pack_panel(void *user, int64_t item, int worker) {
     const gemm *g = job->g;
     int64_t panels = matrix_panels(g), n0 = item % panels * GEMM_NR;
     int64_t columns = g->n.count - n0 < GEMM_NR ? g->n.count - n0 : GEMM_NR;
-    int64_t row[GEMM_SEGMENT], column[GEMM_NR], size = mlsi_dtype_size(g->b_type);
-    int64_t n_step = gemm_index_linear(&g->n) ? gemm_index_stride(&g->n, GEMM_B) : 0;
-    const char *b = g->b + MLSI_K(gemm_index_offset)(&g->batch, GEMM_B, item / panels) * size;
-    float tile[GEMM_SEGMENT * GEMM_NR];
-    MLSI_K(gemm_index_offsets)(&g->n, GEMM_B, n0, columns, column);
-    for (int64_t k0 = 0; k0 < g->k.count; k0 += GEMM_SEGMENT) {
-        int64_t kc = g->k.count - k0 < GEMM_SEGMENT ? g->k.count - k0 : GEMM_SEGMENT;
+    int64_t row[MLSI_K_SEGMENT], column[GEMM_NR], size = mlsi_dtype_size(g->b_type);
+    int64_t n_step = mlsi_index_linear(&g->n) ? mlsi_index_stride(&g->n, MLSI_PRODUCT_B) : 0;
+    const char *b = g->b + mlsi_index_offset(&g->batch, MLSI_PRODUCT_B, item / panels) * size;
+    float tile[MLSI_K_SEGMENT * GEMM_NR];
+    mlsi_index_offsets(&g->n, MLSI_PRODUCT_B, n0, columns, column);
+    for (int64_t k0 = 0; k0 < g->k.count; k0 += MLSI_K_SEGMENT) {
+        int64_t kc = g->k.count - k0 < MLSI_K_SEGMENT ? g->k.count - k0 : MLSI_K_SEGMENT;
         if (columns < GEMM_NR) memset(tile, 0, sizeof tile);
-        MLSI_K(gemm_index_offsets)(&g->k, GEMM_B, k0, kc, row);
+        mlsi_index_offsets(&g->k, MLSI_PRODUCT_B, k0, kc, row);
         MLSI_K(gemm_gather)(tile, GEMM_NR, b, g->b_type, row, kc, column, columns, n_step);
         /* Back to B's own dtype: exact, the values came from there. */
         store_f32(job->packed + (item * panel_elements(g) + k0 * GEMM_NR) * size, g->b_type, size,
@@ -229,8 +229,8 @@ V_FN void rows_body(mlsys_dtype t, int mr, int np, const char *b, int64_t panel_
     for (int r = 0; r < mr; r++) /* -0 changes no sum */
         for (int v = 0; v < 2 * np; v++)
             total[r][v] = add ? vf_load(out + r * ldo + v * VF_LANES) : vf_set1(-0.0f);
-    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
-        int64_t kc = k_count - k0 < GEMM_SEGMENT ? k_count - k0 : GEMM_SEGMENT;
+    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += MLSI_K_SEGMENT) {
+        int64_t kc = k_count - k0 < MLSI_K_SEGMENT ? k_count - k0 : MLSI_K_SEGMENT;
         VF s[GEMM_SMALL_M][8];
 #pragma GCC unroll 8
         for (int r = 0; r < mr; r++)

@@ -50,12 +50,12 @@ V_FN void row_major(mlsys_dtype t, const gemm *g, int64_t b_batch, int64_t panel
                     int mr, const float *a, int64_t lda, float *out, int64_t ldo) {
     int64_t size = t == MLSYS_F32 ? 4 : 2, n0 = panel * GEMM_WIDE, columns = g->n.count - n0;
     if (columns > panels * GEMM_WIDE) columns = panels * GEMM_WIDE;
-    int64_t k_count = g->k.count, ldb = gemm_index_stride(&g->k, GEMM_B) * size;
+    int64_t k_count = g->k.count, ldb = mlsi_index_stride(&g->k, MLSI_PRODUCT_B) * size;
     const char *b = g->b + (b_batch + n0) * size;
     float s[GEMM_SMALL_M * GEMM_SMALL_N];
     bool far = k_count * ldb > NEAR;
-    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += GEMM_SEGMENT) {
-        int64_t end = k_count - k0 < GEMM_SEGMENT ? k_count : k0 + GEMM_SEGMENT, k = k0;
+    for (int64_t k0 = 0; k0 == 0 || k0 < k_count; k0 += MLSI_K_SEGMENT) {
+        int64_t end = k_count - k0 < MLSI_K_SEGMENT ? k_count : k0 + MLSI_K_SEGMENT, k = k0;
         memset(s, 0, (size_t)(mr * ldo) * sizeof *s);
         for (; k + STEP <= end; k += STEP) {
             if (far && k + 2 * STEP <= k_count)

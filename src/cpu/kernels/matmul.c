@@ -4,12 +4,6 @@
 
 static bool is_f32_like(mlsys_dtype t) { return mlsi_dtype_is_float(t) && t != MLSYS_F64; }
 
-static bool in_list(const mlsi_list *l, int64_t d) {
-    for (int64_t i = 0; i < l->n; i++)
-        if (l->v[i] == d) return true;
-    return false;
-}
-
 static void set_operands(gemm *g, const mlsi_view *a, const mlsi_view *b, const mlsi_view *c) {
     *g = (gemm){.source = &MLSI_K(gemm_strided)};
     g->batch.count = g->m.count = g->n.count = g->k.count = 1;
@@ -19,10 +13,10 @@ static void set_operands(gemm *g, const mlsi_view *a, const mlsi_view *b, const 
 }
 
 static void merge_all(gemm *g) {
-    MLSI_K(gemm_index_merge)(&g->batch);
-    MLSI_K(gemm_index_merge)(&g->m);
-    MLSI_K(gemm_index_merge)(&g->n);
-    MLSI_K(gemm_index_merge)(&g->k);
+    mlsi_index_merge(&g->batch);
+    mlsi_index_merge(&g->m);
+    mlsi_index_merge(&g->n);
+    mlsi_index_merge(&g->k);
 }
 
 /* A packed B is addressed by matrix: its batch strides become ordinals. */
@@ -30,40 +24,18 @@ static void use_packed(gemm *g, const void *packed) {
     g->packed = packed;
     g->source = MLSI_K(gemm_packed_source)(g->b_type);
     gemm one = *g;
-    one.batch = (gemm_index){.count = 1};
+    one.batch = (mlsi_index){.count = 1};
     g->packed_matrix_bytes = (int64_t)MLSI_K(gemm_pack_bytes)(&one);
 }
 
 /* ---- dot_general ----------------------------------------------------------------------------- */
 
-/* Output dims: batch, lhs free, rhs free. a and c may be NULL (packing). */
 static void dot_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, const mlsi_view *c,
                         const mlsi_attr_dot *at, const void *packed) {
+    mlsi_product p;
     set_operands(g, a, b, c);
-    int out = 0;
-    int64_t matrices = 1, ordinal[MLSI_LIST_CAP];
-    for (int64_t i = at->rhs_batch.n - 1; i >= 0; i--) {
-        ordinal[i] = matrices;
-        matrices *= b->shape[at->rhs_batch.v[i]];
-    }
-    for (int64_t i = 0; i < at->rhs_batch.n; i++, out++) {
-        int64_t db = at->rhs_batch.v[i];
-        MLSI_K(gemm_index_add)
-        (&g->batch, b->shape[db], a ? a->strides[at->lhs_batch.v[i]] : 0,
-         packed ? ordinal[i] : b->strides[db], c ? c->strides[out] : 0);
-    }
-    for (int d = 0; a && d < a->rank; d++)
-        if (!in_list(&at->lhs_batch, d) && !in_list(&at->lhs_contract, d))
-            MLSI_K(gemm_index_add)(&g->m, a->shape[d], a->strides[d], 0, c->strides[out++]);
-    for (int d = 0; d < b->rank; d++)
-        if (!in_list(&at->rhs_batch, d) && !in_list(&at->rhs_contract, d))
-            MLSI_K(gemm_index_add)(&g->n, b->shape[d], 0, b->strides[d], c ? c->strides[out++] : 0);
-    for (int64_t i = 0; i < at->rhs_contract.n; i++) {
-        int64_t db = at->rhs_contract.v[i];
-        MLSI_K(gemm_index_add)
-        (&g->k, b->shape[db], a ? a->strides[at->lhs_contract.v[i]] : 0, b->strides[db], 0);
-    }
-    merge_all(g);
+    mlsi_product_of_dot(&p, a, b, c, at, packed != NULL);
+    g->batch = p.batch, g->m = p.m, g->n = p.n, g->k = p.k;
     if (packed) use_packed(g, packed);
 }
 
@@ -97,15 +69,14 @@ static void matmul_problem(gemm *g, const mlsi_view *a, const mlsi_view *b, cons
     }
     for (int d = 0; d < batch_dims; d++) {
         int64_t extent = c ? c->shape[d] : b->shape[d];
-        MLSI_K(gemm_index_add)
-        (&g->batch, extent, a ? batch_stride(a, own_a, batch_dims, d, false) : 0,
-         batch_stride(b, own_b, batch_dims, d, packed != NULL), c ? c->strides[d] : 0);
+        mlsi_index_add(&g->batch, extent, a ? batch_stride(a, own_a, batch_dims, d, false) : 0,
+                       batch_stride(b, own_b, batch_dims, d, packed != NULL),
+                       c ? c->strides[d] : 0);
     }
     int out = batch_dims;
-    if (am >= 0) MLSI_K(gemm_index_add)(&g->m, a->shape[am], a->strides[am], 0, c->strides[out++]);
-    if (bn >= 0)
-        MLSI_K(gemm_index_add)(&g->n, b->shape[bn], 0, b->strides[bn], c ? c->strides[out] : 0);
-    MLSI_K(gemm_index_add)(&g->k, b->shape[bk], a ? a->strides[ak] : 0, b->strides[bk], 0);
+    if (am >= 0) mlsi_index_add(&g->m, a->shape[am], a->strides[am], 0, c->strides[out++]);
+    if (bn >= 0) mlsi_index_add(&g->n, b->shape[bn], 0, b->strides[bn], c ? c->strides[out] : 0);
+    mlsi_index_add(&g->k, b->shape[bk], a ? a->strides[ak] : 0, b->strides[bk], 0);
     merge_all(g);
     if (packed) use_packed(g, packed);
 }
@@ -119,8 +90,8 @@ void MLSI_K(gemm_problem)(gemm *g, mlsi_op op, const mlsi_view *a, const mlsi_vi
     else
         dot_problem(g, a, b, c, attrs, packed);
     const gemm_source *rows = MLSI_K(gemm_row_major)(g->b_type);
-    if (!packed && rows && gemm_index_linear(&g->k) && gemm_index_linear(&g->n) &&
-        gemm_index_stride(&g->n, GEMM_B) == 1)
+    if (!packed && rows && mlsi_index_linear(&g->k) && mlsi_index_linear(&g->n) &&
+        mlsi_index_stride(&g->n, MLSI_PRODUCT_B) == 1)
         g->source = rows;
 }
 

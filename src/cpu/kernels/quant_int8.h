@@ -36,7 +36,7 @@ void MLSI_K(int8_quantise)(const float *x, int8_block *b);
 void MLSI_K(int8_pack_panel)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes, int64_t rows,
                              int64_t k, uint8_t *packed);
 
-/* mr <= INT8_MAX_ROWS rows of x (blocks per row: k / 32) times a panel: out[r * QUANT_ROWS +
+/* mr <= INT8_MAX_ROWS rows of x (blocks per row: k / 32) times a panel: out[r * MLSI_PANEL_ROWS +
  * row]. */
 typedef void (*int8_panel_fn)(const uint8_t *panel, int64_t k, int mr, const int8_block *x,
                               float *out);

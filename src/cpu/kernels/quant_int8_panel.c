@@ -16,9 +16,9 @@
 enum { MANY_ROWS = 1, SOME_ROWS = 1, ONE_ROW_GROUPS = 1 };
 #else
 #define UNROLL _Pragma("GCC unroll 8")
-enum { MANY_ROWS = 8, SOME_ROWS = 4, ONE_ROW_GROUPS = QUANT_ROWS / VF_LANES < 4 ? 2 : 4 };
+enum { MANY_ROWS = 8, SOME_ROWS = 4, ONE_ROW_GROUPS = MLSI_PANEL_ROWS / VF_LANES < 4 ? 2 : 4 };
 #endif
-enum { GROUPS = QUANT_ROWS / VF_LANES, QUADS = 8 };
+enum { GROUPS = MLSI_PANEL_ROWS / VF_LANES, QUADS = 8 };
 
 /* ---- x --------------------------------------------------------------------------------------- */
 
@@ -79,30 +79,30 @@ static void pack_codes(int bits, const uint8_t q[32], uint32_t words[8]) {
     }
 }
 
-static void pack_run(mlsys_dtype t, quant_format f, const uint8_t *block, int sub, int row,
+static void pack_run(mlsys_dtype t, mlsi_panel_format f, const uint8_t *block, int sub, int row,
                      uint8_t *out) {
-    quant_codes c;
+    mlsi_panel_codes c;
     uint32_t words[8];
-    MLSI_K(quant_codes_of)(t, block, sub, &c);
+    mlsi_panel_codes_of(t, block, sub, &c);
     pack_codes(f.bits, c.q, words);
     memcpy(out + row * 2, t == MLSYS_Q6_K ? block + sizeof(mlsi_q6_k) - 2 : block, 2);
-    if (f.has_min) memcpy(out + (QUANT_ROWS + row) * 2, block + 2, 2);
-    out += quant_head_bytes(f) + sub * quant_sub_bytes(f);
+    if (f.has_min) memcpy(out + (MLSI_PANEL_ROWS + row) * 2, block + 2, 2);
+    out += mlsi_panel_head_bytes(f) + sub * mlsi_panel_sub_bytes(f);
     if (f.scale_bytes) {
         out[row] = (uint8_t)c.sc[0];
-        out[QUANT_ROWS + row] = (uint8_t)(f.has_min ? c.mn : c.sc[1]);
-        out += 2 * QUANT_ROWS;
+        out[MLSI_PANEL_ROWS + row] = (uint8_t)(f.has_min ? c.mn : c.sc[1]);
+        out += 2 * MLSI_PANEL_ROWS;
     }
     for (int i = 0; i < f.bits; i++)
-        memcpy(out + (i * QUANT_ROWS + row) * 4, &words[i], 4);
+        memcpy(out + (i * MLSI_PANEL_ROWS + row) * 4, &words[i], 4);
 }
 
 void MLSI_K(int8_pack_panel)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes, int64_t rows,
                              int64_t k, uint8_t *packed) {
-    quant_format f = quant_format_of(t);
-    int64_t blocks = k / f.block, bytes = quant_block_bytes(f);
+    mlsi_panel_format f = mlsi_panel_format_of(t);
+    int64_t blocks = k / f.block, bytes = mlsi_panel_block_bytes(f);
     int file_bytes = mlsi_dtype_get(t)->block_bytes;
-    if (blocks > 0 && rows < QUANT_ROWS) memset(packed, 0, (size_t)(blocks * bytes));
+    if (blocks > 0 && rows < MLSI_PANEL_ROWS) memset(packed, 0, (size_t)(blocks * bytes));
     for (int64_t b = 0; b < blocks; b++, packed += bytes)
         for (int row = 0; row < rows; row++)
             for (int sub = 0; sub < f.block / 32; sub++)
@@ -115,16 +115,16 @@ void MLSI_K(int8_pack_panel)(mlsys_dtype t, const uint8_t *w, int64_t row_bytes,
 V_FN VI quad(int bits, const int32_t *words, int s, VI *high) {
     const VI nibble = vi_set1(0x0f0f0f0f);
     if (bits == 8) {
-        VI v = vi_load(words + s * QUANT_ROWS);
+        VI v = vi_load(words + s * MLSI_PANEL_ROWS);
         *high = vi_and(vi_srl(v, 4), nibble);
         return vi_and(v, nibble);
     }
-    VI v = vi_load(words + s / 2 * QUANT_ROWS);
+    VI v = vi_load(words + s / 2 * MLSI_PANEL_ROWS);
     if (s % 2) v = vi_srl(v, 4);
     v = vi_and(v, nibble);
     if (bits == 4) return v;
     const int at = bits == 5 ? s : s % 4 * 2; /* where the high part lies; it belongs at bit 4 */
-    VI h = vi_load(words + (bits == 5 ? 4 : 4 + s / 4) * QUANT_ROWS);
+    VI h = vi_load(words + (bits == 5 ? 4 : 4 + s / 4) * MLSI_PANEL_ROWS);
     h = at < 4 ? vi_sll(h, 4 - at) : vi_srl(h, at - 4);
     return vi_or(v, vi_and(h, vi_set1(bits == 5 ? 0x10101010 : 0x30303030)));
 }
@@ -177,23 +177,24 @@ typedef struct run_scales {
     VF d, m, sc[2], mn;
 } run_scales;
 
-V_FN run_scales load_scales(quant_format f, const uint8_t *block, const uint8_t *run, int g) {
+V_FN run_scales load_scales(mlsi_panel_format f, const uint8_t *block, const uint8_t *run, int g) {
     const uint16_t *d = (const uint16_t *)(const void *)block + g * VF_LANES;
     const uint8_t *s = run + g * VF_LANES;
     run_scales r = {.d = vf_load_f16(d)};
-    if (f.has_min) r.m = vf_load_f16(d + QUANT_ROWS);
+    if (f.has_min) r.m = vf_load_f16(d + MLSI_PANEL_ROWS);
     if (f.scale_bytes && f.has_min) {
         r.m = vf_neg(r.m);
-        r.sc[0] = vi_cvt_f(vi_load_u8(s)), r.mn = vi_cvt_f(vi_load_u8(s + QUANT_ROWS));
+        r.sc[0] = vi_cvt_f(vi_load_u8(s)), r.mn = vi_cvt_f(vi_load_u8(s + MLSI_PANEL_ROWS));
     } else if (f.scale_bytes) {
         r.sc[0] = vi_cvt_f(vi_load_i8((const int8_t *)s));
-        r.sc[1] = vi_cvt_f(vi_load_i8((const int8_t *)s + QUANT_ROWS));
+        r.sc[1] = vi_cvt_f(vi_load_i8((const int8_t *)s + MLSI_PANEL_ROWS));
     }
     return r;
 }
 
 /* The exact integer of 32 k: products times integer scales, zero point off. */
-V_FN VF run_integer(quant_format f, const run_scales *r, VI low, VI high, const int8_block *x) {
+V_FN VF run_integer(mlsi_panel_format f, const run_scales *r, VI low, VI high,
+                    const int8_block *x) {
     const int zero = f.is_signed ? 1 << (f.bits - 1) : 0;
     if (f.bits == 6) { /* q6_k: a scale for each half */
         VI a = vi_sub(low, vi_set1(zero * x->sum[0]));
@@ -205,9 +206,9 @@ V_FN VF run_integer(quant_format f, const run_scales *r, VI low, VI high, const 
     return f.scale_bytes ? vf_mul(r->sc[0], vi_cvt_f(low)) : vi_cvt_f(low);
 }
 
-V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block, const uint8_t *run,
-                   const int8_block *x, int64_t ldx, VF (*t)[GROUPS]) {
-    const int32_t *words = (const int32_t *)(const void *)(run + f.scale_bytes * QUANT_ROWS);
+V_FN void run_step(mlsi_panel_format f, int mr, int gu, int g0, const uint8_t *block,
+                   const uint8_t *run, const int8_block *x, int64_t ldx, VF (*t)[GROUPS]) {
+    const int32_t *words = (const int32_t *)(const void *)(run + f.scale_bytes * MLSI_PANEL_ROWS);
     integers n;
 #if defined(MLSI_ISA_IS_PORTABLE)
     memset(&n, 0, sizeof n); /* rolled loops hide from the compiler that the first step assigns */
@@ -230,48 +231,48 @@ V_FN void run_step(quant_format f, int mr, int gu, int g0, const uint8_t *block,
     }
 }
 
-V_FN void panel_body(quant_format f, int mr, int gu, int g0, const uint8_t *panel, int64_t k_count,
-                     const int8_block *x, float *out) {
+V_FN void panel_body(mlsi_panel_format f, int mr, int gu, int g0, const uint8_t *panel,
+                     int64_t k_count, const int8_block *x, float *out) {
     VF total[INT8_MAX_ROWS][GROUPS], t[INT8_MAX_ROWS][GROUPS];
     int64_t ldx = k_count / INT8_BLOCK;
     for (int r = 0; r < mr; r++)
         for (int g = 0; g < gu; g++)
             total[r][g] = t[r][g] = vf_zero();
-    const uint8_t *block = panel, *run = panel + quant_head_bytes(f);
+    const uint8_t *block = panel, *run = panel + mlsi_panel_head_bytes(f);
     for (int64_t k = 32; k <= k_count; k += 32, x++) {
         if (g0 == 0)
-            for (int64_t i = 0; i < quant_sub_bytes(f); i += 64)
+            for (int64_t i = 0; i < mlsi_panel_sub_bytes(f); i += 64)
                 __builtin_prefetch(run + 2560 + i);
         run_step(f, mr, gu, g0, block, run, x, ldx, t);
-        run += quant_sub_bytes(f);
-        if (k % f.block == 0) block = run, run += quant_head_bytes(f);
-        if (k % GEMM_SEGMENT && k < k_count) continue;
+        run += mlsi_panel_sub_bytes(f);
+        if (k % f.block == 0) block = run, run += mlsi_panel_head_bytes(f);
+        if (k % MLSI_K_SEGMENT && k < k_count) continue;
         UNROLL
         for (int r = 0; r < mr; r++)
             UNROLL
         for (int g = 0; g < gu; g++) {
-            total[r][g] = k <= GEMM_SEGMENT ? t[r][g] : vf_add(total[r][g], t[r][g]);
+            total[r][g] = k <= MLSI_K_SEGMENT ? t[r][g] : vf_add(total[r][g], t[r][g]);
             t[r][g] = vf_zero();
         }
     }
     for (int r = 0; r < mr; r++)
         for (int g = 0; g < gu; g++)
-            vf_store(out + r * QUANT_ROWS + (g0 + g) * VF_LANES, total[r][g]);
+            vf_store(out + r * MLSI_PANEL_ROWS + (g0 + g) * VF_LANES, total[r][g]);
 }
 
 V_FN void panel_of(mlsys_dtype type, const uint8_t *panel, int64_t k, int mr, const int8_block *x,
                    float *out) {
-    const quant_format f = quant_format_of(type);
+    const mlsi_panel_format f = mlsi_panel_format_of(type);
     const int many = f.bits == 4 ? MANY_ROWS : SOME_ROWS;
     int64_t ldx = k / INT8_BLOCK;
-    for (; many > 1 && mr >= many; mr -= many, x += many * ldx, out += many * QUANT_ROWS)
+    for (; many > 1 && mr >= many; mr -= many, x += many * ldx, out += many * MLSI_PANEL_ROWS)
         for (int g = 0; g < GROUPS; g++)
             panel_body(f, many, 1, g, panel, k, x, out);
     for (; SOME_ROWS > 1 && many > SOME_ROWS && mr >= SOME_ROWS;
-         mr -= SOME_ROWS, x += SOME_ROWS * ldx, out += SOME_ROWS * QUANT_ROWS)
+         mr -= SOME_ROWS, x += SOME_ROWS * ldx, out += SOME_ROWS * MLSI_PANEL_ROWS)
         for (int g = 0; g < GROUPS; g++)
             panel_body(f, SOME_ROWS, 1, g, panel, k, x, out);
-    for (; mr > 0; mr--, x += ldx, out += QUANT_ROWS)
+    for (; mr > 0; mr--, x += ldx, out += MLSI_PANEL_ROWS)
         for (int g = 0; g < GROUPS; g += ONE_ROW_GROUPS)
             panel_body(f, 1, ONE_ROW_GROUPS, g, panel, k, x, out);
 }

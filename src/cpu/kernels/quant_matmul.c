@@ -14,10 +14,10 @@ void MLSI_K(quant_problem)(gemm *g, const mlsi_kernel_args *args) {
                 .packed = args->packed};
     g->batch.count = g->m.count = g->n.count = g->k.count = 1;
     for (int d = 0; d < last; d++)
-        MLSI_K(gemm_index_add)(&g->m, x->shape[d], x->strides[d], 0, y->strides[d]);
-    MLSI_K(gemm_index_add)(&g->n, w->shape[0], 0, w->strides[0], y->strides[last]);
-    MLSI_K(gemm_index_add)(&g->k, w->shape[1], x->strides[last], w->strides[1], 0);
-    MLSI_K(gemm_index_merge)(&g->m);
+        mlsi_index_add(&g->m, x->shape[d], x->strides[d], 0, y->strides[d]);
+    mlsi_index_add(&g->n, w->shape[0], 0, w->strides[0], y->strides[last]);
+    mlsi_index_add(&g->k, w->shape[1], x->strides[last], w->strides[1], 0);
+    mlsi_index_merge(&g->m);
     g->source = args->packed ? MLSI_K(quant_packed_source)(w->dtype) : &MLSI_K(quant_strided);
 }
 
@@ -39,15 +39,14 @@ static uint64_t work(const mlsi_kernel_args *args, int threads) {
 
 static uint64_t pack_bytes(const mlsi_view *w, const void *attrs) {
     (void)attrs;
-    return (uint64_t)MLSI_K(quant_packed_bytes)(w->dtype, w->shape[0], w->shape[1]);
+    return (uint64_t)mlsi_panel_packed_bytes(w->dtype, w->shape[0], w->shape[1]);
 }
 
 static void pack(const mlsi_view *w, const void *attrs, void *packed, mlsi_pool *pool) {
     (void)attrs;
     const mlsi_dtype_info *info = mlsi_dtype_get(w->dtype);
-    MLSI_K(quant_pack)
-    (w->dtype, w->data, w->strides[0] / info->block_elems * info->block_bytes, w->shape[0],
-     w->shape[1], packed, pool);
+    mlsi_panel_pack(w->dtype, w->data, w->strides[0] / info->block_elems * info->block_bytes,
+                    w->shape[0], w->shape[1], packed, pool);
 }
 
 bool MLSI_K(quant_operands)(const mlsi_query *q) {

@@ -1,5 +1,5 @@
 /* Statements as C: loops, tasks, tiles, reductions in their order. */
-#include "ir/codegen/c_writer.h"
+#include "ir/codegen/cuda_writer.h"
 
 #include "core/faults.h"
 
@@ -13,7 +13,7 @@ static const char *const acc_words[] = {"",    "sum", "prod", "dot",    "max",
                                         "min", "and", "or",   "argmax", "argmin"};
 
 /* The state's type: ml_KIND_TYPE, for lanes of results ml_vKIND, for terms in lanes ml_lKIND (cpu/gen.h). */
-static void acc_type(mlsi_c_writer *w, int32_t acc) {
+void mlsi_c_acc_type(mlsi_c_writer *w, int32_t acc) {
     const mlsi_acc *a = &w->n->accs[acc];
     const char *word =
         acc_words[a->kind == MLSI_ACC_MAX && mlsi_fault(MLSI_FAULT_C_REDUCTION) ? MLSI_ACC_MIN
@@ -24,14 +24,15 @@ static void acc_type(mlsi_c_writer *w, int32_t acc) {
     else if (w->acc_is_vector[acc])
         mlsi_text_add(w->out, "ml_v%s", word);
     else
-        mlsi_text_add(w->out, "ml_%s_%s", word, suffix[mlsi_c_class_of(a->dtype)]);
+        mlsi_text_add(w->out, "ml_%s_%s%s", word, suffix[mlsi_c_class_of(a->dtype)],
+                      w->worker == MLSI_C_HOST ? "" : mlsi_cuda_acc_variant(w, acc));
 }
 
 static void begin_acc(mlsi_c_writer *w, const mlsi_ls *s) {
     const mlsi_acc *a = &w->n->accs[s->ref];
-    acc_type(w, s->ref);
+    mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, " %s;\n", acc_name(w, s->ref));
-    acc_type(w, s->ref);
+    mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, "_begin(&%s", acc_name(w, s->ref));
     if (a->kind == MLSI_ACC_DOT) mlsi_text_add(w->out, ", ");
     if (a->kind == MLSI_ACC_DOT && a->init >= 0)
@@ -52,15 +53,18 @@ static void finish_acc(mlsi_c_writer *w, int32_t acc) {
         w->out, "const %s %s_r = ", mlsi_c_register_type(mlsi_acc_result(a), w->acc_is_vector[acc]),
         acc_name(w, acc));
     if (wraps) mlsi_text_add(w->out, "(int64_t)(%s)", mlsi_c_memory_type(a->dtype));
-    acc_type(w, acc);
-    mlsi_text_add(w->out, "_end(&%s);\n", acc_name(w, acc));
+    mlsi_c_acc_type(w, acc);
+    mlsi_text_add(w->out, "_end(&%s", acc_name(w, acc));
+    if (w->worker == MLSI_C_BLOCK) mlsi_cuda_end(w, acc);
+    mlsi_text_add(w->out, ");\n");
 }
 
 static void add(mlsi_c_writer *w, const mlsi_ls *s) {
-    acc_type(w, s->ref);
+    mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, "_add(&%s, ", acc_name(w, s->ref));
     if (w->acc_in_lanes[s->ref])
         mlsi_text_add(w->out, w->mode == MLSI_C_TAIL ? "u, m, " : "u, VF_LANES, ");
+    if (w->worker != MLSI_C_HOST) mlsi_cuda_add(w, s);
     mlsi_c_value(w, s->value);
     if (s->value2 >= 0) {
         mlsi_text_add(w->out, ", ");
@@ -121,10 +125,11 @@ static void check_adds(mlsi_c_writer *w, int32_t acc, int32_t first, walk *loops
     }
 }
 
-static bool adds_to(const mlsi_nest *n, int32_t first, int32_t acc) {
+bool mlsi_c_adds_to(const mlsi_nest *n, int32_t first, int32_t acc) {
     for (int32_t i = first; i >= 0; i = n->stmts[i].next) {
         const mlsi_ls *s = &n->stmts[i];
-        if ((s->kind == MLSI_LS_ADD && s->ref == acc) || (s->body >= 0 && adds_to(n, s->body, acc)))
+        if ((s->kind == MLSI_LS_ADD && s->ref == acc) ||
+            (s->body >= 0 && mlsi_c_adds_to(n, s->body, acc)))
             return true;
     }
     return false;
@@ -166,6 +171,8 @@ static void store(mlsi_c_writer *w, const mlsi_ls *s) {
         store_lanes(w, s);
         return;
     }
+    if (w->worker == MLSI_C_BLOCK && !mlsi_cuda_is_private(w, s->ref))
+        mlsi_text_add(w->out, "if (threadIdx.x == 0) ");
     mlsi_text_add(w->out, "m_%s[", b->name);
     mlsi_c_address(w, s->ref, s->index);
     mlsi_text_add(w->out, "] = (%s)", mlsi_c_memory_type(b->dtype));
@@ -179,8 +186,7 @@ static void store(mlsi_c_writer *w, const mlsi_ls *s) {
 
 /* ---- loops --------------------------------------------------------------------------------------------------- */
 
-/* A ragged tile: the loop's whole body is one range test of base + variable. */
-static const mlsi_ls *ragged(const mlsi_c_writer *w, const mlsi_ls *s) {
+const mlsi_ls *mlsi_c_ragged(const mlsi_c_writer *w, const mlsi_ls *s) {
     int64_t stride;
     if (s->body < 0) return NULL;
     const mlsi_ls *t = &w->n->stmts[s->body];
@@ -189,8 +195,7 @@ static const mlsi_ls *ragged(const mlsi_c_writer *w, const mlsi_ls *s) {
     return mlsi_c_stride(w->n, t->index[2], s->var, &stride) && stride == 0 ? t : NULL;
 }
 
-/* "const int64_t NAME_n = ...": the extent, cut by the tile's end. */
-static const char *extent(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) {
+const char *mlsi_c_extent(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) {
     const mlsi_loop_var *v = &w->n->vars[s->var];
     if (mlsi_fault(MLSI_FAULT_C_CUT)) cut = NULL;
     mlsi_text_add(w->out, "{ const int64_t n_%s = ", v->name);
@@ -223,7 +228,7 @@ static void lanes_body(mlsi_c_writer *w, int32_t first, mlsi_c_mode mode) {
 }
 
 static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) {
-    const char *v = extent(w, s, cut);
+    const char *v = mlsi_c_extent(w, s, cut);
     int32_t first = cut ? cut->body : s->body;
     w->vector_var = s->var;
     if (takes_terms(w, first)) {
@@ -238,8 +243,9 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
         lanes_body(w, first, MLSI_C_TAIL);
         mlsi_text_add(w->out, "} else break;\n}\n");
         for (int32_t a = 0; a < w->n->n_accs; a++)
-            if (w->acc_in_lanes[a] && adds_to(w->n, first, a) && !mlsi_fault(MLSI_FAULT_C_BLOCK)) {
-                acc_type(w, a);
+            if (w->acc_in_lanes[a] && mlsi_c_adds_to(w->n, first, a) &&
+                !mlsi_fault(MLSI_FAULT_C_BLOCK)) {
+                mlsi_c_acc_type(w, a);
                 mlsi_text_add(w->out, "_block(&%s, b_%s, n_%s);\n", acc_name(w, a), v, v);
             }
         mlsi_text_add(w->out, "}\n}\n");
@@ -258,17 +264,19 @@ static void vector_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
 }
 
 static void scalar_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) {
-    const char *v = extent(w, s, cut);
+    const char *v = mlsi_c_extent(w, s, cut);
     mlsi_text_add(w->out, "for (int64_t v_%s = 0; v_%s < n_%s; v_%s++) {\n", v, v, v, v);
     mlsi_c_body(w, cut ? cut->body : s->body);
     mlsi_text_add(w->out, "}\n}\n");
 }
 
 static void loop(mlsi_c_writer *w, const mlsi_ls *s) {
-    const mlsi_ls *cut = ragged(w, s);
+    const mlsi_ls *cut = mlsi_c_ragged(w, s);
     if (s->loop >= MLSI_LOOP_GRID) mlsi_c_refuse(w, "loops of a GPU");
-    if (s->loop == MLSI_LOOP_VECTOR && w->vector_var < 0 &&
-        mlsi_c_fits_lanes(w, cut ? cut->body : s->body, s->var))
+    if (w->worker == MLSI_C_BLOCK)
+        mlsi_cuda_block_loop(w, s, cut);
+    else if (w->worker == MLSI_C_HOST && s->loop == MLSI_LOOP_VECTOR && w->vector_var < 0 &&
+             mlsi_c_fits_lanes(w, cut ? cut->body : s->body, s->var))
         vector_loop(w, s, cut);
     else
         scalar_loop(w, s, cut);
@@ -290,7 +298,10 @@ static void range_if(mlsi_c_writer *w, const mlsi_ls *s) {
         mlsi_c_index(w, s->index[2]);
     }
     mlsi_text_add(w->out, ") {\n");
-    mlsi_c_body(w, s->body);
+    if (w->worker == MLSI_C_BLOCK)
+        mlsi_cuda_block_if(w, s);
+    else
+        mlsi_c_body(w, s->body);
     mlsi_text_add(w->out, "}\n");
 }
 
@@ -313,12 +324,16 @@ static void bind(mlsi_c_writer *w, const mlsi_ls *s) {
     if (s->clamp)
         mlsi_text_add(w->out, "; v_%s = v_%s >= n ? n - 1 : v_%s; v_%s = v_%s < 0 ? 0 : v_%s", v, v,
                       v, v, v, v);
-    mlsi_text_add(
-        w->out,
-        "; if (v_%s < %s || v_%s >= n) { a->error[0] = v_%s; a->error[1] = n; a->error[2] = ", v,
-        s->wrap ? "-n" : "0", v, v);
+    mlsi_text_add(w->out, "; if (v_%s < %s || v_%s >= n) { ", v, s->wrap ? "-n" : "0", v);
+    if (w->worker == MLSI_C_HOST)
+        mlsi_text_add(w->out, "a->error[0] = v_%s; a->error[1] = n; a->error[2] = ", v);
+    else
+        mlsi_text_add(w->out, "ml_fail(error, %d, v_%s, n, ", bind_number(w->n, s), v);
     mlsi_c_index(w, s->n_index ? s->index[0] : 0);
-    mlsi_text_add(w->out, "; return %d; }", bind_number(w->n, s));
+    if (w->worker == MLSI_C_HOST)
+        mlsi_text_add(w->out, "; return %d; }", bind_number(w->n, s));
+    else
+        mlsi_text_add(w->out, "); return; }");
     if (s->wrap) mlsi_text_add(w->out, " if (v_%s < 0) v_%s += n;", v, v);
     mlsi_text_add(w->out, " }\n");
 }
@@ -330,17 +345,20 @@ static void alloc(mlsi_c_writer *w, const mlsi_ls *s) {
         mlsi_c_refuse(w, "local memory of this dtype");
         return;
     }
-    mlsi_text_add(w->out, "%s *const m_%s = (%s *)(void *)(a->work + m_%s_at);\n", type, b->name,
-                  type, b->name);
+    if (w->worker == MLSI_C_HOST)
+        mlsi_text_add(w->out, "%s *const m_%s = (%s *)(void *)(a->work + m_%s_at);\n", type,
+                      b->name, type, b->name);
+    else
+        mlsi_cuda_alloc(w, s->ref, type);
 }
 
 /* Whether terms come in lanes is known before the state is declared: by the loop that adds them. */
 static void find_lanes(mlsi_c_writer *w, int32_t acc, int32_t first) {
     for (int32_t i = first; i >= 0; i = w->n->stmts[i].next) {
         const mlsi_ls *s = &w->n->stmts[i];
-        if (s->body < 0 || !adds_to(w->n, s->body, acc)) continue;
+        if (s->body < 0 || !mlsi_c_adds_to(w->n, s->body, acc)) continue;
         if (s->kind == MLSI_LS_FOR && s->loop == MLSI_LOOP_VECTOR && w->vector_var < 0 &&
-            !ragged(w, s) && mlsi_c_fits_lanes(w, s->body, s->var)) {
+            !mlsi_c_ragged(w, s) && mlsi_c_fits_lanes(w, s->body, s->var)) {
             w->acc_in_lanes[acc] = true;
             return;
         }
@@ -375,7 +393,7 @@ static void stmt(mlsi_c_writer *w, int32_t i) {
         w->acc_in_lanes[s->ref] = false;
         loops.terms = count_adds(w->n, s->next, s->ref);
         check_adds(w, s->ref, s->next, &loops);
-        if (w->mode == MLSI_C_SCALAR) find_lanes(w, s->ref, s->next);
+        if (w->mode == MLSI_C_SCALAR && w->worker == MLSI_C_HOST) find_lanes(w, s->ref, s->next);
         begin_acc(w, s);
         break;
     case MLSI_LS_ADD: add(w, s); break;
@@ -390,6 +408,7 @@ void mlsi_c_body(mlsi_c_writer *w, int32_t first) {
     int n_open = 0;
     for (int32_t i = first; i >= 0 && w->status == MLSYS_OK; i = w->n->stmts[i].next) {
         const mlsi_ls *s = &w->n->stmts[i];
+        if (w->worker == MLSI_C_BLOCK) mlsi_cuda_before(w, s);
         stmt(w, i);
         if (s->kind == MLSI_LS_ACC) {
             if (n_open == 16)
@@ -398,9 +417,9 @@ void mlsi_c_body(mlsi_c_writer *w, int32_t first) {
                 open[n_open++] = s->ref;
         }
         for (int k = 0; k < n_open; k++) {
-            bool adds =
-                (s->kind == MLSI_LS_ADD && s->ref == open[k]) || adds_to(w->n, s->body, open[k]);
-            if (!adds || adds_to(w->n, s->next, open[k])) continue;
+            bool adds = (s->kind == MLSI_LS_ADD && s->ref == open[k]) ||
+                        mlsi_c_adds_to(w->n, s->body, open[k]);
+            if (!adds || mlsi_c_adds_to(w->n, s->next, open[k])) continue;
             finish_acc(w, open[k]);
             open[k--] = open[--n_open];
         }

@@ -9,13 +9,19 @@
 /* Where an expression stands: outside vector loops, in a whole register of lanes, in the last, partial one. */
 typedef enum mlsi_c_mode { MLSI_C_SCALAR, MLSI_C_FULL, MLSI_C_TAIL } mlsi_c_mode;
 
+/* Who runs a statement: the function of a CPU, a GPU's thread on its own, or all threads of a block, which compute the same
+ * (cuda_block.c). */
+typedef enum mlsi_c_worker { MLSI_C_HOST, MLSI_C_THREAD, MLSI_C_BLOCK } mlsi_c_worker;
+
 typedef struct mlsi_c_writer {
     mlsi_nest *n; /* expressions are interned in its table */
     mlsi_text *out;
     mlsi_c_mode mode;
-    int32_t vector_var;   /* of the vector loop around, -1 = none */
-    bool lanes_are_terms; /* the vector loop is a reduction's: lane number u of 128 */
-    bool *let_is_vector;  /* per let */
+    mlsi_c_worker worker;
+    struct mlsi_cuda_plan *plan; /* of a GPU's kernel (cuda_writer.h) */
+    int32_t vector_var;          /* of the vector loop around, -1 = none */
+    bool lanes_are_terms;        /* the vector loop is a reduction's: lane number u of 128 */
+    bool *let_is_vector;         /* per let */
     int32_t
         *let_index; /* per let: the INDEX that it names without being in a register, -1 = none */
     bool *acc_is_vector; /* per accumulator: one per lane of the vector loop */
@@ -65,10 +71,32 @@ void mlsi_c_index_op(mlsi_c_writer *w, const mlsi_lx *x);
 void mlsi_c_find_row(mlsi_c_writer *w, int32_t row_var, int32_t body);
 void mlsi_c_ahead(mlsi_c_writer *w, const mlsi_ls *loop); /* inside a loop over whole registers */
 
+/* c_func.c */
+mlsys_status mlsi_c_writer_init(mlsi_c_writer *w, mlsi_nest *n, mlsi_text *out);
+void mlsi_c_writer_free(mlsi_c_writer *w);
+void mlsi_c_declare_strides(mlsi_c_writer *w, const mlsi_loop_buffer *b);
+/* "const int64_t m_NAME_at = ...", where LOCAL memory begins, behind that of the one named before it, or at 0. */
+void mlsi_c_declare_place(mlsi_c_writer *w, const mlsi_loop_buffer *b, const char *before);
+/* Bytes of a LOCAL buffer, to a multiple of 64, more. */
+mlsys_status mlsi_c_add_local(const mlsi_nest *n, const mlsi_loop_buffer *b, const int64_t *dims,
+                              uint64_t *bytes);
+
 /* c_stmt.c: the statements of a body. */
 void mlsi_c_body(mlsi_c_writer *w, int32_t first);
+/* A ragged tile: the loop's whole body is one range test of base + variable; that test, or NULL. */
+const mlsi_ls *mlsi_c_ragged(const mlsi_c_writer *w, const mlsi_ls *s);
+/* "{ const int64_t n_NAME = ...": the extent, cut by the tile's end; NAME. */
+const char *mlsi_c_extent(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut);
+void mlsi_c_acc_type(mlsi_c_writer *w, int32_t acc);
+bool mlsi_c_adds_to(const mlsi_nest *n, int32_t first, int32_t acc);
 /* The call that stores lanes of a dtype; NULL = none. */
 const char *mlsi_c_store_name(mlsys_dtype t);
+
+/* schedule_c.c */
+/* Loops whose bodies hold no loop become vectors. */
+void mlsi_c_innermost_are_lanes(mlsi_nest *n, int32_t first);
+/* Does memory lie along the last of the rows' loops rather than along the rows? */
+bool mlsi_c_prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last);
 
 /* c_ops.c: text with $0 $1 $2 for the arguments; NULL = none. */
 const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector);

@@ -1,20 +1,184 @@
-/* No generated CUDA C yet. */
-#include "ir/codegen/codegen.h"
+/* The kernel around a nest's statements: parameters, strides, local memory, tasks. */
+#include "ir/codegen/cuda_writer.h"
 
-mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
-                               mlsi_gpu_code *code) {
-    (void)name, (void)out, (void)code;
-    return mlsi_fail(MLSYS_E_UNSUPPORTED, "codegen: no CUDA C for %s", n->name);
+#include "core/faults.h"
+
+/* ---- local memory -------------------------------------------------------------------------------------------- */
+
+int64_t mlsi_cuda_most_bytes(const mlsi_nest *n, int32_t buffer) {
+    const mlsi_loop_buffer *b = &n->buffers[buffer];
+    int64_t bytes = mlsi_dtype_size(b->dtype), lo, hi;
+    for (int d = 0; d < b->rank; d++) {
+        mlsi_dim_range(&n->tab, b->dims[d], &lo, &hi);
+        if (!mlsi_mul_i64(bytes, hi, &bytes)) return INT64_MAX;
+    }
+    return bytes;
 }
 
-mlsys_status mlsi_codegen_cuda_schedule(mlsi_nest *n) {
-    (void)n;
-    return MLSYS_OK;
+static bool begins_in_lanes(const mlsi_nest *n, int32_t first, int32_t buffer, bool in_lanes) {
+    for (int32_t i = first; i >= 0; i = n->stmts[i].next) {
+        const mlsi_ls *s = &n->stmts[i];
+        if (s->kind == MLSI_LS_ALLOC && s->ref == buffer) return in_lanes;
+        bool lanes = in_lanes || (s->kind == MLSI_LS_FOR && s->loop == MLSI_LOOP_VECTOR);
+        if (s->body >= 0 && begins_in_lanes(n, s->body, buffer, lanes)) return true;
+    }
+    return false;
+}
+
+static bool fits_array(const mlsi_nest *n, bool block, int32_t buffer) {
+    return mlsi_cuda_most_bytes(n, buffer) <= MLSI_CUDA_ARRAY &&
+           (!block || begins_in_lanes(n, n->first, buffer, false));
+}
+
+mlsi_cuda_place mlsi_cuda_place_of(const mlsi_nest *n, bool block, int32_t buffer, int64_t *at) {
+    *at = MLSI_CUDA_SCRATCH;
+    if (fits_array(n, block, buffer)) return MLSI_CUDA_IN_ARRAY;
+    for (int32_t b = 0; block && b <= buffer; b++) {
+        if (n->buffers[b].scope != MLSI_SCOPE_LOCAL || fits_array(n, block, b)) continue;
+        int64_t bytes = mlsi_cuda_most_bytes(n, b);
+        bool fits = bytes <= MLSI_CUDA_SCRATCH + MLSI_CUDA_SHARED - *at;
+        if (b == buffer && fits) return MLSI_CUDA_IN_SHARED;
+        if (fits) *at += (bytes + 15) & ~(int64_t)15;
+    }
+    return MLSI_CUDA_IN_WORK;
+}
+
+bool mlsi_cuda_is_private(const mlsi_c_writer *w, int32_t buffer) {
+    int64_t at;
+    return w->n->buffers[buffer].scope == MLSI_SCOPE_LOCAL &&
+           mlsi_cuda_place_of(w->n, w->plan->block, buffer, &at) == MLSI_CUDA_IN_ARRAY;
+}
+
+void mlsi_cuda_alloc(mlsi_c_writer *w, int32_t buffer, const char *type) {
+    const char *name = w->n->buffers[buffer].name;
+    int64_t at, bytes = mlsi_cuda_most_bytes(w->n, buffer);
+    int size = mlsi_dtype_size(w->n->buffers[buffer].dtype);
+    switch (mlsi_cuda_place_of(w->n, w->plan->block, buffer, &at)) {
+    case MLSI_CUDA_IN_ARRAY:
+        mlsi_text_add(w->out, "%s m_%s[%lld];\n", type, name,
+                      (long long)(bytes ? bytes / size : 1));
+        break;
+    case MLSI_CUDA_IN_SHARED:
+        mlsi_text_add(w->out, "%s *const m_%s = (%s *)(ml_shared + %lld);\n", type, name, type,
+                      (long long)at);
+        break;
+    default:
+        mlsi_text_add(w->out, "%s *const m_%s = (%s *)(mine + m_%s_at);\n", type, name, type, name);
+    }
+}
+
+static bool is_local_in(const mlsi_nest *n, bool block, int32_t buffer, mlsi_cuda_place place,
+                        int64_t *at) {
+    return n->buffers[buffer].scope == MLSI_SCOPE_LOCAL &&
+           mlsi_cuda_place_of(n, block, buffer, at) == place;
+}
+
+static uint32_t shared_bytes(const mlsi_nest *n) {
+    int64_t at, end = MLSI_CUDA_SCRATCH;
+    for (int32_t b = 0; b < n->n_buffers; b++)
+        if (is_local_in(n, true, b, MLSI_CUDA_IN_SHARED, &at))
+            end = at + mlsi_cuda_most_bytes(n, b);
+    return (uint32_t)end;
 }
 
 mlsys_status mlsi_codegen_cuda_work(const mlsi_nest *n, const mlsi_gpu_code *code,
                                     const int64_t *dims, uint64_t *bytes) {
-    (void)n, (void)code, (void)dims;
+    int64_t at;
     *bytes = 0;
+    for (int32_t b = 0; b < n->n_buffers; b++)
+        if (is_local_in(n, code->block_is_worker, b, MLSI_CUDA_IN_WORK, &at))
+            MLSI_TRY(mlsi_c_add_local(n, &n->buffers[b], dims, bytes));
     return MLSYS_OK;
+}
+
+/* ---- the function -------------------------------------------------------------------------------------------- */
+
+static void parameters(mlsi_c_writer *w, const char *name) {
+    mlsi_text_add(w->out, "/* %s */\nextern \"C\" __global__ void %s(", w->n->name, name);
+    for (int32_t i = 0; i < w->n->n_inputs; i++)
+        mlsi_text_add(w->out, "const void *in_%d, ", (int)i);
+    for (int32_t i = 0; i < w->n->n_outputs; i++)
+        mlsi_text_add(w->out, "void *out_%d, ", (int)i);
+    for (int64_t i = 0; i < w->n->n_shape_symbols; i++)
+        mlsi_text_add(w->out, "int64_t s_%s, ", w->n->tab.symbols[i].name);
+    mlsi_text_add(w->out, "char *work, int64_t work_bytes, int64_t tasks, int64_t *error) {\n");
+}
+
+static void declare_param(mlsi_c_writer *w, const mlsi_loop_buffer *b) {
+    const char *type = mlsi_c_memory_type(b->dtype);
+    bool out = b->scope == MLSI_SCOPE_OUTPUT;
+    if (!type) {
+        mlsi_c_refuse(w, mlsi_dtype_get(b->dtype)->name);
+        return;
+    }
+    mlsi_text_add(w->out, "%s%s *const m_%s = (%s%s *)%s_%d;\n", out ? "" : "const ", type, b->name,
+                  out ? "" : "const ", type, out ? "out" : "in", (int)b->param);
+}
+
+static void declare_all(mlsi_c_writer *w) {
+    const char *last = NULL;
+    int64_t at;
+    for (int32_t i = 0; i < w->n->n_buffers && w->status == MLSYS_OK; i++) {
+        const mlsi_loop_buffer *b = &w->n->buffers[i];
+        if (mlsi_dtype_is_block(b->dtype)) continue;
+        if (b->scope != MLSI_SCOPE_LOCAL) declare_param(w, b);
+        mlsi_c_declare_strides(w, b);
+        if (!is_local_in(w->n, w->plan->block, i, MLSI_CUDA_IN_WORK, &at)) continue;
+        mlsi_c_declare_place(w, b, last);
+        last = b->name;
+    }
+    mlsi_text_add(w->out, "const int64_t worker = %s, workers = %s;\n",
+                  w->plan->block ? "blockIdx.x" : "(int64_t)blockIdx.x * blockDim.x + threadIdx.x",
+                  w->plan->block ? "gridDim.x" : "(int64_t)gridDim.x * blockDim.x");
+    mlsi_text_add(w->out, "char *const mine = work + worker * work_bytes; (void)mine;\n");
+}
+
+/* The variables of a task's number: neighbours differ in the innermost one. */
+static void task_variables(mlsi_c_writer *w, const int32_t *chain, int count) {
+    if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
+    for (int i = count - 1; i >= 0; i--) {
+        const mlsi_loop_var *v = &w->n->vars[chain[i]];
+        if (i == 0) {
+            mlsi_text_add(w->out, "const int64_t v_%s = rest; (void)v_%s;\n", v->name, v->name);
+            break;
+        }
+        mlsi_text_add(w->out, "const int64_t q_%s = ml_quotient(rest, ", v->name);
+        mlsi_c_index(w, v->extent);
+        mlsi_text_add(w->out, "), v_%s = rest - q_%s * ", v->name, v->name);
+        mlsi_c_index(w, v->extent);
+        mlsi_text_add(w->out, "; (void)v_%s; rest = q_%s;\n", v->name, v->name);
+    }
+}
+
+static void tasks(mlsi_c_writer *w) {
+    int32_t chain[8], inner;
+    int count = mlsi_codegen_chain(w->n, chain, &inner);
+    mlsi_text_add(w->out, "for (int64_t task = worker; task < tasks; task += workers) {\n");
+    task_variables(w, chain, count);
+    mlsi_c_body(w, inner);
+    if (w->plan->block) mlsi_cuda_again(w, inner, true);
+    mlsi_text_add(w->out, "}\n}\n");
+}
+
+mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
+                               mlsi_gpu_code *code) {
+    mlsi_c_writer w;
+    mlsi_cuda_plan plan = {0};
+    MLSI_TRY(mlsi_codegen_tasks(n, &code->tasks));
+    mlsys_status st = mlsi_c_writer_init(&w, n, out);
+    if (st == MLSYS_OK) st = mlsi_cuda_plan_init(&plan, n);
+    if (st == MLSYS_OK) {
+        w.plan = &plan;
+        w.worker = plan.block ? MLSI_C_BLOCK : MLSI_C_THREAD;
+        code->block_is_worker = plan.block;
+        code->threads = MLSI_CUDA_THREADS;
+        code->shared_bytes = plan.block ? shared_bytes(n) : 0;
+        parameters(&w, name);
+        declare_all(&w);
+        tasks(&w);
+        st = w.status != MLSYS_OK ? w.status : n->status; /* an index that could not be made */
+    }
+    mlsi_cuda_plan_free(&plan, n);
+    mlsi_c_writer_free(&w);
+    return st;
 }

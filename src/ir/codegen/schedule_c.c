@@ -13,14 +13,13 @@ static bool has_loop(const mlsi_nest *n, int32_t first) {
     return false;
 }
 
-/* Loops whose bodies hold no loop. */
-static void innermost_are_lanes(mlsi_nest *n, int32_t first) {
+void mlsi_c_innermost_are_lanes(mlsi_nest *n, int32_t first) {
     for (int32_t i = first; i >= 0; i = n->stmts[i].next) {
         if (n->stmts[i].body < 0) continue;
         if (n->stmts[i].kind == MLSI_LS_FOR && !has_loop(n, n->stmts[i].body))
             n->stmts[i].loop = MLSI_LOOP_VECTOR;
         else
-            innermost_are_lanes(n, n->stmts[i].body);
+            mlsi_c_innermost_are_lanes(n, n->stmts[i].body);
     }
 }
 
@@ -68,7 +67,7 @@ static int32_t innermost_var(const mlsi_nest *n, int32_t first) {
     return var;
 }
 
-static bool prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last) {
+bool mlsi_c_prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last) {
     motion across = {0, 0, false}, along = {0, 0, false};
     int32_t inner = innermost_var(n, last->body);
     walk(n, last->body, last->var, &across);
@@ -83,16 +82,16 @@ mlsys_status mlsi_codegen_schedule(mlsi_nest *n) {
         chain[count++] = i;
     }
     if (!count) {
-        innermost_are_lanes(n, n->first);
+        mlsi_c_innermost_are_lanes(n, n->first);
         return n->status;
     }
     mlsi_ls *last = &n->stmts[chain[count - 1]];
-    bool lanes = !has_loop(n, last->body) || prefers_row_loop(n, last);
+    bool lanes = !has_loop(n, last->body) || mlsi_c_prefers_row_loop(n, last);
     for (int32_t i = 0; i < count - lanes; i++)
         n->stmts[chain[i]].loop = MLSI_LOOP_PARALLEL;
     if (lanes)
         last->loop = MLSI_LOOP_VECTOR;
     else
-        innermost_are_lanes(n, last->body);
+        mlsi_c_innermost_are_lanes(n, last->body);
     return n->status;
 }

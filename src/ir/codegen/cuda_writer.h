@@ -1,0 +1,78 @@
+/* Writing one nest as CUDA C, between the cuda*.c files; the C writer asks them where its text is for a GPU.
+ *
+ * In a kernel whose worker is a block, statements outside of shared loops run in all threads alike (MLSI_C_BLOCK): they compute
+ * the same values, and thread 0 stores. The threads share the iterations of a shared loop, and each runs its own as a
+ * thread does (MLSI_C_THREAD). */
+#ifndef MLSI_CUDA_WRITER_H
+#define MLSI_CUDA_WRITER_H
+
+#include "ir/codegen/c_writer.h"
+
+enum {
+    MLSI_CUDA_THREADS =
+        128, /* of a block that is a worker: thread t is lane t of the canonical tree */
+    MLSI_CUDA_SCRATCH = 2048,     /* bytes of shared memory in which reductions are folded */
+    MLSI_CUDA_SHARED = 32 * 1024, /* most bytes of LOCAL buffers in shared memory */
+    MLSI_CUDA_ARRAY = 1024        /* most bytes of a LOCAL buffer that is an array of one thread */
+};
+
+/* Which threads have touched a buffer since the last barrier. */
+typedef enum mlsi_cuda_by { MLSI_CUDA_NONE, MLSI_CUDA_FIRST, MLSI_CUDA_ALL } mlsi_cuda_by;
+typedef struct mlsi_cuda_touched {
+    uint8_t written, read; /* mlsi_cuda_by */
+} mlsi_cuda_touched;
+
+typedef struct mlsi_cuda_plan {
+    bool block;   /* is the worker a block? */
+    bool *shared; /* per statement: a loop whose iterations the threads share */
+    bool *spread; /* per accumulator: its terms come from shared loops alone */
+    /* Per buffer. All inputs are one more, at n_buffers: an output may have been given an input's memory. */
+    mlsi_cuda_touched *touched;
+} mlsi_cuda_plan;
+
+/* ---- cuda.c ---- */
+
+/* Where a LOCAL buffer is. */
+typedef enum mlsi_cuda_place {
+    MLSI_CUDA_IN_ARRAY,  /* a thread's own */
+    MLSI_CUDA_IN_SHARED, /* of a block, `at` bytes from the begin of its shared memory */
+    MLSI_CUDA_IN_WORK
+} mlsi_cuda_place;
+mlsi_cuda_place mlsi_cuda_place_of(const mlsi_nest *n, bool block, int32_t buffer, int64_t *at);
+/* Most bytes of a LOCAL buffer; INT64_MAX where there is no bound. */
+int64_t mlsi_cuda_most_bytes(const mlsi_nest *n, int32_t buffer);
+/* Has each thread a copy of the buffer? */
+bool mlsi_cuda_is_private(const mlsi_c_writer *w, int32_t buffer);
+void mlsi_cuda_alloc(mlsi_c_writer *w, int32_t buffer, const char *type);
+
+/* ---- cuda_plan.c ---- */
+
+mlsys_status mlsi_cuda_plan_init(mlsi_cuda_plan *p, mlsi_nest *n);
+void mlsi_cuda_plan_free(mlsi_cuda_plan *p, const mlsi_nest *n);
+/* Is it a float's sum or product, whose terms have lanes? */
+bool mlsi_cuda_is_tree(const mlsi_acc *a);
+/* May it have more than one chunk of 4096 terms? */
+bool mlsi_cuda_has_chunks(const mlsi_nest *n, const mlsi_acc *a);
+/* Of a shared loop's terms of trees: the position of iteration 0. False: it gives none. */
+bool mlsi_cuda_first_position(mlsi_nest *n, const mlsi_ls *loop, int64_t *position);
+
+/* ---- cuda_acc.c: reductions in the writer's text ---- */
+
+/* What follows "ml_KIND_TYPE" in the name of an accumulator's state. */
+const char *mlsi_cuda_acc_variant(const mlsi_c_writer *w, int32_t acc);
+/* Arguments ahead of the term, and of the end behind the state. */
+void mlsi_cuda_add(mlsi_c_writer *w, const mlsi_ls *s);
+void mlsi_cuda_end(mlsi_c_writer *w, int32_t acc);
+
+/* ---- cuda_block.c: statements that all threads of a block run ---- */
+
+/* Ahead of a statement: the barrier that it needs. */
+void mlsi_cuda_before(mlsi_c_writer *w, const mlsi_ls *s);
+/* Where a body ends that runs again: the barrier that this needs. locals: only LOCAL memory counts. */
+void mlsi_cuda_again(mlsi_c_writer *w, int32_t first, bool locals);
+/* All threads have met. */
+void mlsi_cuda_met(mlsi_c_writer *w);
+void mlsi_cuda_block_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut);
+void mlsi_cuda_block_if(mlsi_c_writer *w, const mlsi_ls *s);
+
+#endif
