@@ -237,7 +237,7 @@ $(OUT)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB_STATIC)
 	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Itests -fsanitize=fuzzer $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
 # A CUDA driver and compiler on host memory, which tests load in place of NVIDIA's.
 FAKE_CUDA := $(OUT)/tests/libfakecuda.so
-$(FAKE_CUDA): $(wildcard tests/fake_cuda/*.c) tests/fake_cuda/fake_cuda.h src/cuda/driver.h $(OUT)/flags
+$(FAKE_CUDA): $(wildcard tests/fake_cuda/*.[ch]) src/cuda/driver.h $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(filter-out -MMD -MP -Wmissing-prototypes,$(BASE_CFLAGS)) $(LDFLAGS_$(CONFIG)) -shared $(filter %.c,$^) -o $@ -lpthread

@@ -108,9 +108,12 @@ uint32_t mlsi_cuda_resident(mlsi_accel_kernel *k, uint32_t threads, uint32_t sha
     mlsi_accel *d = k->module->device;
     int blocks = 0;
     if (mlsi_cuda_enter(d) != MLSYS_OK) return 1;
-    if (allow_shared(k, shared_bytes) != MLSYS_OK ||
-        d->driver->occupancy(&blocks, k->function, (int)threads, shared_bytes))
-        blocks = 0;
+    mlsys_status st = allow_shared(k, shared_bytes);
+    if (st == MLSYS_OK)
+        st = mlsi_cuda_check(d,
+                             d->driver->occupancy(&blocks, k->function, (int)threads, shared_bytes),
+                             "cuOccupancyMaxActiveBlocksPerMultiprocessor", "");
+    if (st != MLSYS_OK) blocks = 0;
     mlsi_cuda_leave(d);
     return blocks > 0 && d->multiprocessors > 0 ? (uint32_t)blocks * (uint32_t)d->multiprocessors
                                                 : 1;

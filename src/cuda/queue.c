@@ -7,10 +7,12 @@ bool mlsi_cuda_dirty(const mlsi_queue *q) {
     return !q->recording && atomic_load(&q->issued) != atomic_load(&q->synced);
 }
 
-/* " in NAME or one of the 3 launches behind it": an error shows up where it is waited for. */
+/* ", in NAME or one of the 3 launches behind it": an error shows up where it is waited for. */
 static void blame(const mlsi_queue *q, const char *what, char *text, size_t size) {
     text[0] = 0;
-    if (q->launches > 1)
+    if (q->launches == 2)
+        snprintf(text, size, ", in %s or the launch behind it", q->first);
+    else if (q->launches > 2)
         snprintf(text, size, ", in %s or one of the %lld launches behind it", q->first,
                  (long long)q->launches - 1);
     else if (q->launches)

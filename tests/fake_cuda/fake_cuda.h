@@ -34,9 +34,10 @@ typedef struct fake_cuda {
     int64_t launches, frees, attribute_sets, compiles, syncs;
     int64_t allocations, host_allocations, streams, events, modules, graphs, execs, contexts;
     uint64_t bytes;
-    int64_t left;        /* objects that a healthy context still had when it went */
-    int64_t bad_context; /* calls without the current context */
-    int depth;           /* contexts pushed and not popped, by all threads */
+    const char *failed_in; /* the function that failed by fail_at */
+    int64_t left;          /* objects that a healthy context still had when it went */
+    int64_t bad_context;   /* calls without the current context */
+    int depth;             /* contexts pushed and not popped, by all threads */
 } fake_cuda;
 
 #endif

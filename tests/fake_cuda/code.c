@@ -1,0 +1,98 @@
+/* Modules, kernels, launches, graphs. */
+#include "state.h"
+
+/* An image is "FAKE" and the text whose kernels it has. */
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *options,
+                                   void **values) {
+    (void)n, (void)options, (void)values;
+    CURRENT("cuModuleLoadDataEx");
+    if (memcmp(image, "FAKE", 4)) return fake_done(INVALID_IMAGE);
+    CUmodule m = fake_make(sizeof *m);
+    const char *text = (const char *)image + 4;
+    if (!m || !(m->text = fake_make(strlen(text) + 1)))
+        return fake_drop(m), fake_done(CUDA_ERROR_OUT_OF_MEMORY);
+    strcpy(m->text, text);
+    fake.modules++;
+    return *out = m, fake_done(CUDA_SUCCESS);
+}
+EXPORT CUresult cuModuleUnload(CUmodule m) {
+    CUresult r = fake_current("cuModuleUnload");
+    for (CUfunction f = m->functions, next; f; f = next) {
+        next = f->next;
+        fake_drop(f);
+    }
+    fake_drop(m->text);
+    fake_drop(m);
+    return fake.modules--, fake_done(r);
+}
+EXPORT CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name) {
+    CURRENT("cuModuleGetFunction");
+    char call[256] = " ";
+    strncat(strncat(call, name, sizeof call - 3), "(", 2);
+    if (!strstr(m->text, call)) return fake_done(CUDA_ERROR_NOT_FOUND);
+    CUfunction f = fake_make(sizeof *f);
+    if (!f) return fake_done(CUDA_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < fake.n_kernels; i++)
+        if (!strcmp(fake.kernels[i].name, name)) f->kernel = &fake.kernels[i];
+    f->shared_most = 48 << 10;
+    f->next = m->functions;
+    m->functions = f;
+    return *out = f, fake_done(CUDA_SUCCESS);
+}
+EXPORT CUresult cuFuncGetAttribute(int *out, int attribute, CUfunction f) {
+    (void)attribute, (void)f;
+    CURRENT("cuFuncGetAttribute");
+    return *out = 1024, fake_done(CUDA_SUCCESS);
+}
+EXPORT CUresult cuFuncSetAttribute(CUfunction f, int attribute, int value) {
+    CURRENT("cuFuncSetAttribute");
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        return fake_done(INVALID_VALUE);
+    f->shared_most = value;
+    return fake.attribute_sets++, fake_done(CUDA_SUCCESS);
+}
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction f, int threads,
+                                                            size_t shared) {
+    CURRENT("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    *out = threads < 1 || shared > (size_t)f->shared_most ? 0 : 2048 / threads;
+    return fake_done(CUDA_SUCCESS);
+}
+EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned tx,
+                               unsigned ty, unsigned tz, unsigned shared, CUstream s, void **params,
+                               void **extra) {
+    CURRENT("cuLaunchKernel");
+    if (y * z * ty * tz != 1 || extra || !x || !tx || tx > 1024 ||
+        shared > (unsigned)f->shared_most)
+        return fake_done(INVALID_VALUE);
+    op o = {.kind = OP_LAUNCH, .kernel = f->kernel, .blocks = x, .threads = tx, .shared = shared};
+    o.poisoned = ++fake.launches == fake.poison;
+    for (int i = 0; f->kernel && i < f->kernel->n_params; i++)
+        memcpy(&o.params[i], params[i], 8);
+    return fake_done(fake_give(s, &o));
+}
+EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, uint64_t flags) {
+    (void)flags;
+    CURRENT("cuGraphInstantiateWithFlags");
+    if (!(*out = fake_make(sizeof **out))) return fake_done(CUDA_ERROR_OUT_OF_MEMORY);
+    (*out)->first = g->first;
+    g->first = NULL;
+    return fake.execs++, fake_done(CUDA_SUCCESS);
+}
+EXPORT CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
+    CURRENT("cuGraphLaunch");
+    op o = {.kind = OP_GRAPH, .graph = e->first};
+    return fake_done(fake_give(s, &o));
+}
+EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
+    CUresult r = fake_current("cuGraphExecDestroy");
+    fake_run_streams();
+    fake_free_ops(e->first);
+    fake_drop(e);
+    return fake.execs--, fake_done(r);
+}
+EXPORT CUresult cuGraphDestroy(CUgraph g) {
+    CUresult r = fake_current("cuGraphDestroy");
+    fake_free_ops(g->first);
+    fake_drop(g);
+    return fake.graphs--, fake_done(r);
+}
