@@ -3,6 +3,8 @@
  *   generate --model FILE --prompt TEXT [--chat] [--system TEXT] [--max-tokens N] ...
  *
  * The lesson: open a model, make a generator, append a prompt, take tokens until the end. */
+#include "start.h"
+
 #include <mlsys/mlsys.h>
 
 #include <stdio.h>
@@ -23,6 +25,7 @@ static const char usage[] =
     "  --system TEXT      system message (with --chat)\n"
     "  --max-tokens N     stop after N new tokens (default 256)\n"
     "  --context N        cache capacity in tokens\n"
+    "  --device NAME      cpu, cuda or cuda:N (default cpu)\n"
     "  --threads N        worker threads (default: all cores)\n"
     "  --numerics MODE    exact, stable or fast\n"
     "  --act TYPE         activations of quantised products: f32 or int8\n"
@@ -32,7 +35,7 @@ static const char usage[] =
     "  --help             this text\n";
 
 typedef struct options {
-    const char *model, *prompt, *system;
+    const char *model, *prompt, *system, *device;
     long max_tokens;
     int chat, quiet;
 } options;
@@ -91,6 +94,10 @@ static int parse(int argc, char **argv, options *o, mlsys_config ctx, mlsys_conf
             o->system = value;
             continue;
         }
+        if (!strcmp(a, "--device")) {
+            o->device = value;
+            continue;
+        }
         if (!strcmp(a, "--max-tokens")) {
             o->max_tokens = strtol(value, NULL, 10);
             continue;
@@ -124,7 +131,7 @@ static void print_figures(mlsys_ctx ctx, mlsys_generator g) {
 }
 
 int main(int argc, char **argv) {
-    options o = {.max_tokens = 256};
+    options o = {.max_tokens = 256, .device = "cpu"};
     mlsys_config ctx_config = NULL, gen_config = NULL;
     mlsys_ctx ctx = NULL;
     mlsys_device device = NULL;
@@ -142,7 +149,7 @@ int main(int argc, char **argv) {
         goto done;
     }
     CK(mlsys_ctx_create(ctx_config, NULL, &ctx));
-    CK(mlsys_device_get(ctx, MLSYS_CPU, 0, &device));
+    CK(device_of(ctx, o.device, &device));
     CK(mlsys_stream_create(device, NULL, &stream));
     if (!o.quiet) fprintf(stderr, "loading %s\n", o.model);
     CK(mlsys_model_open(ctx, o.model, NULL, &model));

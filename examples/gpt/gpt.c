@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 
 typedef struct settings {
-    const char *text, *curve, *dump, *save, *resume, *prompt, *numerics;
+    const char *text, *curve, *dump, *save, *resume, *prompt, *numerics, *device;
     long layers, heads, width, context, batch, steps, threads, seed, sample;
     double rate, weight_decay, temperature;
 } settings;
@@ -29,7 +29,7 @@ typedef struct run {
     char *text;
     long bytes;
     mlsys_ctx ctx;
-    mlsys_device cpu;
+    mlsys_device cpu, device;
     mlsys_stream stream;
     mlsys_trainer trainer;
     mlsys_tensor weights[GPT_MAX_WEIGHTS];
@@ -70,7 +70,7 @@ static mlsys_status initial_weights(run *r) {
         uint64_t bytes;
         TRY(mlsys_tensor_create(r->cpu, MLSYS_F32, w->rank, w->shape, &r->weights[i]));
         if (w->spread > 0)
-            TRY(mlsys_tensor_random(r->weights[i], r->stream, "normal", (uint64_t)r->how.seed,
+            TRY(mlsys_tensor_random(r->weights[i], NULL, "normal", (uint64_t)r->how.seed,
                                     (uint64_t)i));
         TRY(mlsys_tensor_data(r->weights[i], &data, &bytes));
         float *p = data;
@@ -99,7 +99,7 @@ static mlsys_status make_trainer(run *r) {
 }
 
 static mlsys_status begin(run *r) {
-    TRY(start_on_cpu(r->how.threads, &r->ctx, &r->cpu, &r->stream));
+    TRY(start_on(r->how.device, r->how.threads, &r->ctx, &r->cpu, &r->device, &r->stream));
     TRY(initial_weights(r));
     TRY(make_trainer(r));
     return r->how.resume ? mlsys_trainer_load(r->trainer, r->how.resume) : MLSYS_OK;
@@ -162,7 +162,7 @@ static mlsys_status train(run *r, mlsys_tensor *batch, int32_t *tokens, int32_t 
     double first = 0, loss;
     TRY(mlsys_trainer_stat(r->trainer, "step", &first));
     if (!run_log_begin(&r->log, (long)first, r->how.steps, "tokens")) return MLSYS_E_NOMEM;
-    TRY(run_log_peak(&r->log, r->cpu, r->stream));
+    TRY(run_log_peak(&r->log, r->device, r->stream));
     for (long step = (long)first; step < r->how.steps; step++) {
         fill_batch(r, step, tokens, targets);
         TRY(mlsys_trainer_step(r->trainer, 2, batch, &loss));
@@ -212,13 +212,15 @@ static mlsys_status next_byte(run *r, mlsys_program p, mlsys_tensor *in, int64_t
                               const unsigned char *text, long step, unsigned char *out) {
     const int64_t shape[2] = {1, n};
     mlsys_tensor logits = NULL;
-    void *ids, *values;
+    float values[GPT_VOCAB];
+    void *ids;
     TRY(mlsys_tensor_create(r->cpu, MLSYS_I32, 2, shape, &in[0]));
     mlsys_status st = mlsys_tensor_data(in[0], &ids, NULL);
     for (int64_t i = 0; i < n && st == MLSYS_OK; i++)
         ((int32_t *)ids)[i] = text[i];
+    if (st == MLSYS_OK) st = move_to(r->device, &in[0]);
     if (st == MLSYS_OK) st = mlsys_program_run(p, r->stream, 1 + r->model.n, in, 1, &logits);
-    if (st == MLSYS_OK) st = mlsys_tensor_data(logits, &values, NULL);
+    if (st == MLSYS_OK) st = mlsys_tensor_read(logits, r->stream, values, sizeof values);
     if (st == MLSYS_OK)
         *out = (unsigned char)draw(values, r->how.temperature,
                                    (double)(mix((uint64_t)step) >> 11) / 9007199254740992.0);
@@ -247,7 +249,7 @@ static mlsys_status sample(run *r) {
     mlsys_graph g;
     mlsys_program p = NULL;
     TRY(gpt_next_graph(&r->model, r->ctx, &g));
-    mlsys_status st = mlsys_graph_compile(g, r->cpu, NULL, &p);
+    mlsys_status st = mlsys_graph_compile(g, r->device, NULL, &p);
     mlsys_release(g);
     for (int32_t i = 0; i < r->model.n && st == MLSYS_OK; i++)
         st = mlsys_trainer_tensor(r->trainer, r->model.weights[i].name, &in[1 + i]);
@@ -272,6 +274,7 @@ static int parse(int argc, char **argv, settings *s) {
         {"--rate", "of AdamW", NULL, NULL, &s->rate, NULL},
         {"--weight-decay", "of AdamW; of matrices only", NULL, NULL, &s->weight_decay, NULL},
         {"--seed", "of weights and batches", NULL, &s->seed, NULL, NULL},
+        {"--device", "cpu, cuda or cuda:N", &s->device, NULL, NULL, NULL},
         {"--threads", "0: all cores", NULL, &s->threads, NULL, NULL},
         {"--numerics", "exact, stable or fast", &s->numerics, NULL, NULL, NULL},
         {"--curve", "write the losses as an SVG picture", &s->curve, NULL, NULL, NULL},
@@ -317,7 +320,8 @@ int main(int argc, char **argv) {
                             .weight_decay = 0.01,
                             .temperature = 0.8,
                             .prompt = "",
-                            .numerics = "stable"}};
+                            .numerics = "stable",
+                            .device = "cpu"}};
     int go = parse(argc, argv, &r.how), failed = 1;
     if (go <= 0) return go ? 2 : 0;
     if (prepare(&r)) {
@@ -331,6 +335,7 @@ int main(int argc, char **argv) {
         mlsys_release(r.weights[i]);
     mlsys_release(r.trainer);
     mlsys_release(r.stream);
+    mlsys_release(r.device);
     mlsys_release(r.cpu);
     mlsys_release(r.ctx);
     run_log_free(&r.log);

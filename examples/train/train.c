@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct options {
-    const char *network, *data, *numerics, *trace, *save, *curve, *precision, *optimizer;
+    const char *network, *data, *device, *numerics, *trace, *save, *curve, *precision, *optimizer;
     long epochs, batch, threads, seed, limit;
     double rate;
 } options;
@@ -22,7 +22,7 @@ typedef struct training {
     mlsys_dataset train, test;
     int64_t n_train, n_test;
     mlsys_ctx ctx;
-    mlsys_device cpu;
+    mlsys_device cpu, device;
     mlsys_stream stream;
     mlsys_trainer trainer;
     mlsys_program classes;
@@ -106,7 +106,7 @@ static mlsys_status first_value(training *t, int i, mlsys_tensor *out) {
     uint64_t bytes;
     mlsys_status st = mlsys_tensor_create(t->cpu, MLSYS_F32, p->rank, p->shape, out);
     if (st == MLSYS_OK)
-        st = mlsys_tensor_random(*out, t->stream, "normal", (uint64_t)t->how.seed, (uint64_t)i);
+        st = mlsys_tensor_random(*out, NULL, "normal", (uint64_t)t->how.seed, (uint64_t)i);
     if (st == MLSYS_OK) st = mlsys_tensor_data(*out, &data, &bytes);
     for (uint64_t k = 0; st == MLSYS_OK && k < bytes / sizeof(float); k++)
         ((float *)data)[k] *= (float)p->spread;
@@ -153,7 +153,7 @@ static mlsys_status make_classes(training *t) {
     mlsys_status st = network_classes(&t->net, t->ctx, &g);
     if (st == MLSYS_OK) st = mlsys_config_create(&c);
     if (st == MLSYS_OK) st = mlsys_config_set_str(c, "numerics", t->how.numerics);
-    if (st == MLSYS_OK) st = mlsys_graph_compile(g, t->cpu, c, &t->classes);
+    if (st == MLSYS_OK) st = mlsys_graph_compile(g, t->device, c, &t->classes);
     mlsys_release(c);
     mlsys_release(g);
     return st;
@@ -161,7 +161,8 @@ static mlsys_status make_classes(training *t) {
 
 static mlsys_status begin(training *t) {
     int64_t side = 0;
-    mlsys_status st = start_on_cpu(t->how.threads, &t->ctx, &t->cpu, &t->stream);
+    mlsys_status st =
+        start_on(t->how.device, t->how.threads, &t->ctx, &t->cpu, &t->device, &t->stream);
     if (st == MLSYS_OK) st = open_data(t, &side);
     if (st == MLSYS_OK && (side < 1 || !network_of(t->how.network, side, &t->net))) {
         fprintf(stderr, "no network \"%s\" for images of %lldx%lld\n", t->how.network,
@@ -186,6 +187,7 @@ static mlsys_status accuracy(training *t, double *out) {
         mlsys_tensor in[1 + MAX_PARAMETERS] = {0}, example[2] = {0}, result[1] = {0};
         int64_t labels[AT_ONCE];
         st = mlsys_dataset_batch(t->test, first, n, 2, example);
+        if (st == MLSYS_OK) st = move_to(t->device, &example[0]);
         in[0] = example[0];
         for (int k = 0; k < t->net.n && st == MLSYS_OK; k++)
             st = mlsys_trainer_tensor(t->trainer, t->net.parameters[k].name, &in[1 + k]);
@@ -194,7 +196,7 @@ static mlsys_status accuracy(training *t, double *out) {
         if (st == MLSYS_OK)
             st = mlsys_tensor_read(result[0], t->stream, classes, sizeof *classes * (uint64_t)n);
         if (st == MLSYS_OK)
-            st = mlsys_tensor_read(example[1], t->stream, labels, sizeof *labels * (uint64_t)n);
+            st = mlsys_tensor_read(example[1], NULL, labels, sizeof *labels * (uint64_t)n);
         for (int64_t i = 0; i < n && st == MLSYS_OK; i++)
             right += classes[i] == labels[i];
         release_all(2, example);
@@ -253,7 +255,7 @@ static mlsys_status train(training *t) {
     if (st == MLSYS_OK &&
         !run_log_begin(&t->log, (long)done, (long)(batches * t->how.epochs), "images"))
         st = mlsys_set_error(MLSYS_E_NOMEM, "no memory for the losses");
-    if (st == MLSYS_OK) st = run_log_peak(&t->log, t->cpu, t->stream);
+    if (st == MLSYS_OK) st = run_log_peak(&t->log, t->device, t->stream);
     for (int64_t epoch = (int64_t)done / batches; epoch < t->how.epochs && st == MLSYS_OK;
          epoch++) {
         double sum = 0, loss = 0, begun = run_seconds();
@@ -297,6 +299,7 @@ static void usage(void) {
         "  --epochs N        passes over the data (default 10)\n"
         "  --batch N         images in a step (default 128)\n"
         "  --rate X          highest learning rate (default: the network's)\n"
+        "  --device NAME     cpu, cuda or cuda:N (default cpu)\n"
         "  --threads N       of the library (default: all processors)\n"
         "  --seed N          of the weights and the order of the images (default 1)\n"
         "  --limit N         use the first N training images only\n"
@@ -317,14 +320,21 @@ static int parse(int argc, char **argv, options *o) {
             const char **text;
             long *number;
             double *real;
-        } rows[] = {
-            {"--optimizer", &o->optimizer, NULL, NULL}, {"--precision", &o->precision, NULL, NULL},
-            {"--save", &o->save, NULL, NULL},           {"--curve", &o->curve, NULL, NULL},
-            {"--network", &o->network, NULL, NULL},     {"--data", &o->data, NULL, NULL},
-            {"--numerics", &o->numerics, NULL, NULL},   {"--trace", &o->trace, NULL, NULL},
-            {"--epochs", NULL, &o->epochs, NULL},       {"--batch", NULL, &o->batch, NULL},
-            {"--threads", NULL, &o->threads, NULL},     {"--seed", NULL, &o->seed, NULL},
-            {"--limit", NULL, &o->limit, NULL},         {"--rate", NULL, NULL, &o->rate}};
+        } rows[] = {{"--optimizer", &o->optimizer, NULL, NULL},
+                    {"--precision", &o->precision, NULL, NULL},
+                    {"--save", &o->save, NULL, NULL},
+                    {"--curve", &o->curve, NULL, NULL},
+                    {"--network", &o->network, NULL, NULL},
+                    {"--data", &o->data, NULL, NULL},
+                    {"--numerics", &o->numerics, NULL, NULL},
+                    {"--trace", &o->trace, NULL, NULL},
+                    {"--device", &o->device, NULL, NULL},
+                    {"--epochs", NULL, &o->epochs, NULL},
+                    {"--batch", NULL, &o->batch, NULL},
+                    {"--threads", NULL, &o->threads, NULL},
+                    {"--seed", NULL, &o->seed, NULL},
+                    {"--limit", NULL, &o->limit, NULL},
+                    {"--rate", NULL, NULL, &o->rate}};
         size_t k = 0, n = sizeof rows / sizeof rows[0];
         char *end = "";
         if (!strcmp(argv[i], "--help")) return 0;
@@ -345,6 +355,7 @@ int main(int argc, char **argv) {
                           .precision = "f32",
                           .data = "/usr/share/datasets/fashion-mnist",
                           .numerics = "stable",
+                          .device = "cpu",
                           .epochs = 10,
                           .batch = 128,
                           .seed = 1}};
@@ -367,6 +378,7 @@ int main(int argc, char **argv) {
     mlsys_release(t.trainer);
     mlsys_release(t.classes);
     mlsys_release(t.stream);
+    mlsys_release(t.device);
     mlsys_release(t.cpu);
     mlsys_release(t.ctx);
     return st != MLSYS_OK;

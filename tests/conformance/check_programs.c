@@ -1,4 +1,4 @@
-/* Every row of tests/op_cases.h as a program: the call is printed, parsed, compiled and run through
+/* Every row of tests/op_cases.h as a program (on a CUDA device with MLSYS_TEST_DEVICE=cuda; MLSYS_TEST_PART=k/n: every n-th row): the call is printed, parsed, compiled and run through
  * the public API, with fixed and with symbolic extents, on dense and strided tensors, and must give
  * the bits of the reference interpreter. Covers printer, parser, passes, memory plan and execution
  * of each op. */
@@ -25,12 +25,44 @@ typedef struct trial {
         if ((call) != MLSYS_OK) ck_abort_msg("%s: %s: %s", t->text, #call, mlsys_last_error());    \
     } while (0)
 
+static uint64_t dense_bytes(const mlsi_view *v) {
+    const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
+    return (uint64_t)(mlsi_view_count(v) / info->block_elems * info->block_bytes);
+}
+
+static bool on_cuda(void) {
+    const char *name = getenv("MLSYS_TEST_DEVICE");
+    return name && !strcmp(name, "cuda");
+}
+
+/* The whole block on the device, and the operand as a view of it. */
+static mlsys_tensor move(const trial *t, const kc_tensor *x, const int64_t *strides,
+                         int64_t offset) {
+    const mlsi_dtype_info *info = mlsi_dtype_get(x->view.dtype);
+    const int64_t elems = (int64_t)x->bytes / info->block_bytes * info->block_elems;
+    mlsys_tensor all, tensor;
+    OK(mlsys_tensor_create(t->device, x->view.dtype, 1, &elems, &all));
+    OK(mlsys_tensor_write(all, NULL, x->block,
+                          (uint64_t)(elems / info->block_elems * info->block_bytes)));
+    if (strides) {
+        OK(mlsys_tensor_view(all, x->view.rank, x->view.shape, strides, offset, &tensor));
+    } else {
+        mlsys_release(all);
+        OK(mlsys_tensor_create(t->device, x->view.dtype, x->view.rank, x->view.shape, &tensor));
+        OK(mlsys_tensor_write(tensor, NULL, x->view.data, dense_bytes(&x->view)));
+        return tensor;
+    }
+    mlsys_release(all);
+    return tensor;
+}
+
 static mlsys_tensor wrap(const trial *t, const kc_tensor *x) {
     const mlsi_dtype_info *info = mlsi_dtype_get(x->view.dtype);
     const int64_t *strides = info->block_elems > 1 ? NULL : x->view.strides; /* blocks: dense */
     mlsys_tensor tensor;
     int64_t offset =
         ((unsigned char *)x->view.data - x->block) / info->block_bytes * info->block_elems;
+    if (on_cuda()) return move(t, x, strides, offset);
     OK(mlsys_tensor_wrap(t->device, x->view.dtype, x->view.rank, x->view.shape, strides, offset,
                          x->block, x->bytes, NULL, NULL, &tensor));
     return tensor;
@@ -49,11 +81,6 @@ static bool same_bytes(mlsys_dtype dtype, const unsigned char *a, const unsigned
             !(isnan(kc_get_f(&x, i)) && isnan(kc_get_f(&y, i))))
             return false;
     return true;
-}
-
-static uint64_t dense_bytes(const mlsi_view *v) {
-    const mlsi_dtype_info *info = mlsi_dtype_get(v->dtype);
-    return (uint64_t)(mlsi_view_count(v) / info->block_elems * info->block_bytes);
 }
 
 static void run_and_compare(const trial *t, mlsys_program program, mlsys_stream stream,
@@ -163,8 +190,15 @@ START_TEST(programs_give_the_bits_of_the_reference) {
     trial call = {.v = &v, .ctx = op_ctx_new()}, *t = &call;
     mlsys_ctx handle = mlsi_handle_of(t->ctx);
     mlsys_stream stream;
+    int part = 0, parts = 1;
+    if (getenv("MLSYS_TEST_PART")) sscanf(getenv("MLSYS_TEST_PART"), "%d/%d", &part, &parts);
+    if (_i % parts != part) {
+        mlsys_release(handle);
+        op_ctx_free(t->ctx);
+        return;
+    }
     printf("%s(%s) {%s}: seed %llu\n", c->op, c->operands, c->attrs, (unsigned long long)seed);
-    OK(mlsys_device_get(handle, MLSYS_CPU, 0, &t->device));
+    OK(mlsys_device_get(handle, on_cuda() ? MLSYS_CUDA : MLSYS_CPU, 0, &t->device));
     OK(mlsys_stream_create(t->device, NULL, &stream));
     for (int k = 0; op_case_variant(c, k, NULL, &v); k++)
         check_variant(t, stream, &r);

@@ -29,6 +29,8 @@ static const setting settings[] = {
     {"avx512", 2, 1, 0, 64, 1}, {"auto", 2, 1, 0, 64, 1},     {"auto", 3, 1, 0, 64, 1},
     {"auto", 7, 1, 0, 64, 1},   {"auto", 2, 8, 5, 64, 1},     {"auto", 2, 1, 0, 1, 1},
     {"auto", 2, 1, 0, 7, 1},    {"auto", 2, 1, 0, 64, 0},     {"portable", 7, 1, 0, 7, 0},
+    {"cuda", 1, 1, 0, 64, 1},   {"cuda", 1, 8, 5, 64, 1},     {"cuda", 1, 1, 0, 1, 1},
+    {"cuda", 1, 1, 0, 7, 0},
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof settings[0]) };
 
@@ -58,10 +60,10 @@ static void open_run(run *r, const setting *s) {
     const char *const ctx_keys[] = {"threads"}, *const graph_keys[] = {"context", "chunk", "batch"};
     const int64_t ctx_values[] = {s->threads}, graph_values[] = {POSITIONS, s->chunk, s->batch};
     mlsys_config c = config_of(ctx_keys, ctx_values, 1);
-    OK(mlsys_config_set_str(c, "isa", s->isa));
+    if (strcmp(s->isa, "cuda")) OK(mlsys_config_set_str(c, "isa", s->isa));
     OK(mlsys_ctx_create(c, NULL, &r->ctx));
     OK(mlsys_release(c));
-    OK(mlsys_device_get(r->ctx, MLSYS_CPU, 0, &r->device));
+    OK(mlsys_device_get(r->ctx, strcmp(s->isa, "cuda") ? MLSYS_CPU : MLSYS_CUDA, 0, &r->device));
     OK(mlsys_stream_create(r->device, NULL, &r->stream));
     OK(mlsys_model_open(r->ctx, model_path, NULL, &r->model));
     c = config_of(graph_keys, graph_values, 3);
@@ -97,11 +99,13 @@ static int count_caches(const run *r) {
 
 static mlsys_tensor make(const run *r, mlsys_dtype dtype, int32_t rank, const int64_t *shape) {
     mlsys_tensor t;
-    void *data;
-    uint64_t bytes;
+    uint64_t low, high;
     OK(mlsys_tensor_create(r->device, dtype, rank, shape, &t));
-    OK(mlsys_tensor_data(t, &data, &bytes));
-    memset(data, 0, bytes);
+    OK(mlsys_tensor_bounds(t, &low, &high));
+    void *zeros = calloc(1, high + 1);
+    ck_assert_ptr_nonnull(zeros);
+    OK(mlsys_tensor_write(t, r->stream, zeros, high));
+    free(zeros);
     return t;
 }
 
@@ -174,10 +178,21 @@ static void describe(const setting *s, char *text, size_t cap) {
              s->threads, s->batch, s->row, s->chunk, s->plan);
 }
 
+static bool has_cuda(void) {
+    mlsys_ctx ctx;
+    int32_t n = 0;
+    OK(mlsys_ctx_create(NULL, NULL, &ctx));
+    bool yes = mlsys_device_count(ctx, MLSYS_CUDA, &n) == MLSYS_OK && n > 0;
+    OK(mlsys_release(ctx));
+    return yes;
+}
+
 START_TEST(every_way_gives_the_same_bits) {
     const setting *s = &settings[_i];
     char hex[65], text[128];
     describe(s, text, sizeof text);
+    if (!strcmp(s->isa, "cuda") && !has_cuda())
+        TEST_SKIP("exact bits of a CUDA device: there is none");
     if (!strcmp(s->isa, "avx512") && !mlsys_has_feature("avx512"))
         TEST_SKIP("exact bits of AVX-512: this machine has none");
     logits_hash(s, hex);
