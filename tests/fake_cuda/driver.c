@@ -147,6 +147,7 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
 }
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c) {
     BEGIN("cuCtxPushCurrent");
+    if (depth == DEPTH) return fake_done(INVALID_VALUE);
     stack[depth++] = c;
     fake.depth++;
     return fake_done(CUDA_SUCCESS);
