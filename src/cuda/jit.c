@@ -201,6 +201,8 @@ mlsys_status mlsi_cuda_load(mlsi_accel *d, mlsi_alloc *a, const char *text,
                             mlsi_accel_module **out) {
     job j;
     *out = NULL;
+    MLSI_TRY(mlsi_cuda_enter(d)); /* a device that failed is not worth compiling for */
+    mlsi_cuda_leave(d);
     MLSI_TRY(prepare(&j, a, text, d->capability));
     mlsys_status st = cut(&j);
     if (st == MLSYS_OK) st = find_cached(&j);
