@@ -97,7 +97,7 @@ CU_OUT := $(CU_SRC:src/%.cu=$(OUT)/fatbin/%.fatbin)
 
 # ---- sources ----------------------------------------------------------------------------------
 ROOMS := api core ir/graph ir/ops ir/passes ir/loop ir/codegen ir/proof autodiff run cpu model quant \
-         train engine cuda
+         train engine cuda cuda/rows
 SRC := $(foreach r,$(ROOMS),$(sort $(wildcard src/$(r)/*.c)))
 KERNELS := $(sort $(wildcard src/cpu/kernels/*.c))
 # Each kernel source is compiled once per instruction set; src/cpu/simd.h picks the vocabulary.
@@ -125,7 +125,13 @@ $(OUT)/gen/gen_text_freestanding.c: $(GEN_USES) src/cpu/gen_freestanding.h src/c
 $(OUT)/gen/gen_text_device.c: $(GEN_USES) $(wildcard src/cuda/*.h)
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_gen_device_text cuda/gen_device.h stdbool.h stdint.h string.h >$@
-OBJ += $(OUT)/obj/gen_text.o $(OUT)/obj/gen_text_freestanding.o $(OUT)/obj/gen_text_device.o
+# Hand-written kernels, which come behind that text.
+CUDA_TEXTS := window product attention quant
+$(OUT)/gen/gen_cuda_%.c: src/cuda/rows/%.cu $(wildcard src/cuda/rows/*.cuh) src/cuda/rows/params.h tools/embed.sh
+	@mkdir -p $(@D)
+	@tools/embed.sh mlsi_cuda_text_$* cuda/rows/$*.cu cuda/gen_device.h >$@
+OBJ += $(OUT)/obj/gen_text.o $(OUT)/obj/gen_text_freestanding.o $(OUT)/obj/gen_text_device.o \
+       $(CUDA_TEXTS:%=$(OUT)/obj/gen_cuda_%.o)
 $(OUT)/obj/gen_%.o: $(OUT)/gen/gen_%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$@)

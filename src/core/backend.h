@@ -62,7 +62,8 @@ typedef struct mlsi_kernel_args {
     uint64_t work_bytes;
     mlsi_pool *pool;
     mlsi_queue
-        *queue; /* rows of an accelerator: all data is the device's, and the work is queued */
+        *queue;     /* rows of an accelerator: all data is the device's, and the work is queued */
+    int64_t *error; /* of such rows that have `failed`: four words of the device, 0 before */
 } mlsi_kernel_args;
 
 typedef struct mlsi_kernel {
@@ -77,6 +78,8 @@ typedef struct mlsi_kernel {
     /* Output 0 may share input i's buffer if bit i is set, of several outputs output r that of the r-th bit: same
      * shape, dtype and layout, and every element is read before it (or any later-read one) is overwritten. */
     uint32_t in_place;
+    /* Rows of an accelerator that values can fail: the status of what their kernel left in error, error[0] != 0. */
+    mlsys_status (*failed)(const int64_t error[4]);
     /* Elementwise ops: the op on tiles of each class (core/block_code.h), NULL where it is not defined; NULL = none. */
     const mlsi_tile_fn *tile;
     /* Constant packing of input pack_input, done once at compile; NULL = none. The kernel then gets

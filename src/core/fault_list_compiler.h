@@ -260,9 +260,11 @@ MLSI_FAULT_ROW(PLAN_ORDERS, "src/run/plan.c", "unit/check_plan",
                "of the orders in which few buffers can be placed only some are tried")
 
 /* ---- generated CUDA C ---- */
-MLSI_FAULT_ROW(CUDA_BARRIER, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_text",
+MLSI_FAULT_ROW(CUDA_BARRIER, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_nests",
                "threads of a block do not wait for what another one stores")
-MLSI_FAULT_ROW(CUDA_LANE, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_text",
+MLSI_FAULT_ROW(CUDA_LANE, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_nests",
                "terms of a sum go to the lanes in the reverse order")
-MLSI_FAULT_ROW(CUDA_EXTENT, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_text",
+MLSI_FAULT_ROW(CUDA_EXTENT, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_nests",
                "the last iteration of a loop that threads share is left out")
+MLSI_FAULT_ROW(CUDA_PACK, "src/ir/codegen/cuda_pack.c", "conformance/check_cuda_nests",
+               "a pack at the end of a row has one element too many")

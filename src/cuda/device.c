@@ -145,6 +145,7 @@ mlsys_status mlsi_cuda_open(mlsi_alloc *a, int32_t index, uint64_t limit, mlsi_a
         return st;
     }
     pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&d->rows_lock, NULL);
     pthread_mutex_init(&d->failure_lock, NULL);
     mlsi_cuda_memory_init(&d->memory, limit);
     return *out = d, MLSYS_OK;
@@ -155,6 +156,7 @@ void mlsi_cuda_close(mlsi_accel *d) {
     if (!d) return;
     mlsi_alloc *a = d->alloc;
     bool child = mlsi_cuda_is_child(d);
+    mlsi_cuda_rows_free(d);
     if (mlsi_cuda_enter_to_free(d)) {
         mlsi_cuda_memory_give_back(d);
         mlsi_cuda_leave(d);
@@ -162,6 +164,7 @@ void mlsi_cuda_close(mlsi_accel *d) {
     mlsi_cuda_memory_free(d);
     if (!child) {
         (void)d->driver->primary_ctx_release(d->device);
+        pthread_mutex_destroy(&d->rows_lock);
         pthread_mutex_destroy(&d->lock);
         pthread_mutex_destroy(&d->failure_lock);
     }

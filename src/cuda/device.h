@@ -8,6 +8,7 @@
 #include "core/accelerator.h"
 #include "cuda/driver.h"
 #include "cuda/memory.h"
+#include "cuda/rows/rows.h"
 
 #include <pthread.h>
 
@@ -31,6 +32,9 @@ struct mlsi_accel {
     mlsi_queue *queues;
     uint64_t issued_before; /* work of queues that are gone */
     mlsi_cuda_memory memory;
+
+    pthread_mutex_t rows_lock;                /* taken before `lock` */
+    mlsi_accel_module *rows[MLSI_CUDA_UNITS]; /* hand-written kernels, as they were needed */
 };
 
 /* Work in order. One thread at a time; `issued`, `synced` and `recording` are read by others under the device's lock. */

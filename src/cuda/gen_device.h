@@ -125,6 +125,29 @@ V_FN void ml_fail(int64_t *error, int64_t number, int64_t value, int64_t extent,
     error[3] = position;
 }
 
+/* ---- packs: neighbouring elements in registers ---------------------------------------------------------------- */
+
+template <class T, int N> struct alignas(sizeof(T) * N) ml_pack { T x[N]; };
+/* The first n of N elements, at once where they are all and p is aligned. */
+template <class T, int N> V_FN void ml_load_pack(ml_pack<T, N> &to, const T *p, int n) {
+    if (n == N && ((uintptr_t)p & (sizeof to - 1)) == 0) {
+        to = *(const ml_pack<T, N> *)p;
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+        if (u < n) to.x[u] = p[u];
+}
+template <class T, int N> V_FN void ml_store_pack(const ml_pack<T, N> &from, T *p, int n) {
+    if (n == N && ((uintptr_t)p & (sizeof from - 1)) == 0) {
+        *(ml_pack<T, N> *)p = from;
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < N; u++)
+        if (u < n) p[u] = from.x[u];
+}
+
 /* ---- sums of few terms ---------------------------------------------------------------------------------------- */
 
 /* The canonical tree of at most `most` terms, a power of 2 up to 128: each is a lane. */

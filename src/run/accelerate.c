@@ -37,23 +37,52 @@ static uint64_t span_of(const mlsi_program *p, int64_t c, uintptr_t *low) {
     return high - *low;
 }
 
-static mlsys_status place_constants(mlsi_program *p) {
+/* Room for so many bytes more, and where it begins. */
+static mlsys_status take_room(mlsi_program *p, uint64_t bytes, uint64_t *offset) {
+    *offset = p->const_bytes;
+    if (mlsi_add_u64(bytes, MLSI_ACCEL_ALIGN - 1, &bytes) &&
+        mlsi_add_u64(p->const_bytes, bytes - bytes % MLSI_ACCEL_ALIGN, &p->const_bytes))
+        return MLSYS_OK;
+    return mlsi_fail(MLSYS_E_SHAPE, "compile: constants exceed 2^64 bytes");
+}
+
+/* A constant that steps of routine f read as it is: not one that a kernel gets packed. */
+static mlsys_status place_constants_of(mlsi_program *p, int64_t f) {
+    const mlsi_routine *r = &p->routines[f];
     uintptr_t low;
-    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_consts + 1, &p->const_offset));
-    for (int64_t c = 0; c < p->graph.n_consts; c++)
-        p->const_offset[c] = UINT64_MAX;
-    for (int64_t f = 0; f < p->n_routines; f++) {
-        const mlsi_routine *r = &p->routines[f];
-        for (int64_t s = 0; s < r->n_slots && !is_kernel(p, f); s++) {
-            int32_t c = r->slots[s].index;
-            if (r->slots[s].kind != MLSI_SLOT_CONST || p->const_offset[c] != UINT64_MAX) continue;
-            p->const_offset[c] = p->const_bytes;
-            uint64_t bytes = span_of(p, c, &low) + MLSI_ACCEL_ALIGN - 1;
-            if (!mlsi_add_u64(p->const_bytes, bytes - bytes % MLSI_ACCEL_ALIGN, &p->const_bytes))
-                return mlsi_fail(MLSYS_E_SHAPE, "compile: constants exceed 2^64 bytes");
+    for (int64_t i = 0; i < r->n_steps; i++) {
+        const mlsi_step *s = &r->steps[i];
+        const mlsi_node *node = &p->graph.funcs[r->func].nodes[s->node];
+        for (int k = 0; k < node->n_in; k++) {
+            if (node->in[k] < 0 || (s->pack >= 0 && k == s->kernel->pack_input)) continue;
+            const mlsi_slot *slot = &r->slots[r->slot_of[node->in[k]]];
+            if (slot->kind != MLSI_SLOT_CONST || p->const_offset[slot->index] != UINT64_MAX)
+                continue;
+            MLSI_TRY(take_room(p, span_of(p, slot->index, &low), &p->const_offset[slot->index]));
         }
     }
     return MLSYS_OK;
+}
+
+static mlsys_status place_constants(mlsi_program *p) {
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_consts + 1, &p->const_offset));
+    for (int64_t c = 0; c < p->graph.n_consts; c++)
+        p->const_offset[c] = UINT64_MAX;
+    for (int64_t f = 0; f < p->n_routines; f++)
+        if (!is_kernel(p, f)) MLSI_TRY(place_constants_of(p, f));
+    for (int64_t i = 0; i < p->n_packs; i++)
+        if (p->packs[i].on_device) MLSI_TRY(take_room(p, p->packs[i].bytes, &p->packs[i].offset));
+    return MLSYS_OK;
+}
+
+static mlsys_status upload_pack(mlsi_program *p, const mlsi_pack *k) {
+    mlsi_view view = mlsi_tensor_view_of(p->graph.consts[k->constant]);
+    void *host;
+    MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, k->bytes, &host));
+    k->kernel->pack(&view, k->attrs, host, p->graph.ctx->pool);
+    mlsys_status st = mlsi_device_upload(p->device, p->const_memory + k->offset, host, k->bytes);
+    mlsi_mem_free(p->graph.alloc, host);
+    return st;
 }
 
 mlsys_status mlsi_accel_constants(mlsi_program *p) {
@@ -67,6 +96,8 @@ mlsys_status mlsi_accel_constants(mlsi_program *p) {
         MLSI_TRY(mlsi_device_upload(p->device, p->const_memory + p->const_offset[c],
                                     (const void *)low, bytes));
     }
+    for (int64_t i = 0; i < p->n_packs; i++)
+        if (p->packs[i].on_device) MLSI_TRY(upload_pack(p, &p->packs[i]));
     return MLSYS_OK;
 }
 
@@ -142,7 +173,7 @@ mlsys_status mlsi_accel_launch(const mlsi_bound *b, const mlsi_generated *k,
     }
     for (int64_t i = 0; i < symbols; i++)
         params[n++] = &b->binding[i];
-    char *errors = b->errors + (k - p->generated) * 4 * (int64_t)sizeof(int64_t);
+    int64_t *errors = mlsi_accel_error(b, k->error);
     int64_t work_bytes = (int64_t)s.work;
     params[n++] = &work;
     params[n++] = &work_bytes;
@@ -159,24 +190,58 @@ mlsys_status mlsi_accel_launch(const mlsi_bound *b, const mlsi_generated *k,
 
 /* ---- what a run leaves behind ---------------------------------------------------------------------- */
 
-uint64_t mlsi_accel_error_bytes(const mlsi_program *p) {
-    return (uint64_t)p->graph.n_funcs * 4 * sizeof(int64_t);
+enum { ERROR_WORDS = 4, ERROR_BYTES = ERROR_WORDS * sizeof(int64_t) };
+
+void mlsi_accel_number_errors(mlsi_program *p) {
+    for (int64_t f = 0; f < p->n_routines; f++) {
+        mlsi_generated *k = p->generated ? &p->generated[f] : NULL;
+        if (k) k->error = k->launches && mlsi_nest_binds(&k->nest) ? p->n_errors++ : -1;
+        for (int64_t i = 0; i < p->routines[f].n_steps; i++) {
+            mlsi_step *s = &p->routines[f].steps[i];
+            bool fails = !is_kernel(p, f) && !s->on_host && s->kernel && s->kernel->failed;
+            s->error = fails ? p->n_errors++ : -1;
+        }
+    }
+}
+
+int64_t *mlsi_accel_error(const mlsi_bound *b, int32_t error) {
+    return (int64_t *)(void *)(b->errors + (error < 0 ? 0 : error * (int64_t)ERROR_BYTES));
+}
+
+mlsys_status mlsi_accel_bind(const mlsi_program *p, mlsi_bound *b) {
+    uint64_t words = ((uint64_t)p->n_errors + 1) * ERROR_WORDS;
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, (int64_t)words, &b->error_words));
+    return mlsi_device_alloc(p->device, words * sizeof(int64_t), &b->errors);
 }
 
 mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s) {
-    return s->device->accel->fill(s->queue, b->errors, 0, mlsi_accel_error_bytes(b->program));
+    uint64_t bytes = (uint64_t)b->program->n_errors * ERROR_BYTES;
+    return bytes ? s->device->accel->fill(s->queue, b->errors, 0, bytes) : MLSYS_OK;
+}
+
+/* The first kernel in the order of functions and steps that something failed. */
+static mlsys_status find_failure(const mlsi_program *p, const int64_t *words) {
+    for (int64_t f = 0; f < p->n_routines; f++) {
+        const mlsi_generated *k = p->generated ? &p->generated[f] : NULL;
+        const int64_t *e = k && k->error >= 0 ? words + k->error * ERROR_WORDS : NULL;
+        if (e && e[0]) return mlsi_bind_failed(&k->nest, e[0], e + 1);
+        for (int64_t i = 0; i < p->routines[f].n_steps; i++) {
+            const mlsi_step *s = &p->routines[f].steps[i];
+            e = s->error >= 0 ? words + s->error * ERROR_WORDS : NULL;
+            if (e && e[0])
+                return mlsi_fail_in(s->kernel->failed(e), "run: step %lld (%s)", (long long)i,
+                                    mlsi_op_name(s->op));
+        }
+    }
+    return MLSYS_OK;
 }
 
 mlsys_status mlsi_accel_end(const mlsi_bound *b, mlsi_stream *s) {
     const mlsi_program *p = b->program;
-    int64_t words[4];
-    for (int64_t f = 0; f < p->graph.n_funcs; f++) {
-        if (!is_kernel(p, f) || !mlsi_nest_binds(&p->generated[f].nest)) continue;
-        const char *from = b->errors + f * (int64_t)sizeof words;
-        MLSI_TRY(s->device->accel->download(s->queue, words, from, sizeof words));
-        if (words[0]) return mlsi_bind_failed(&p->generated[f].nest, words[0], words + 1);
-    }
-    return s->device->accel->sync(s->queue);
+    uint64_t bytes = (uint64_t)p->n_errors * ERROR_BYTES;
+    if (!bytes) return s->device->accel->sync(s->queue);
+    MLSI_TRY(s->device->accel->download(s->queue, b->error_words, b->errors, bytes));
+    return find_failure(p, b->error_words);
 }
 
 /* ---- steps of the host -------------------------------------------------------------------------------- */

@@ -51,8 +51,7 @@ mlsys_status mlsi_bound_create(const mlsi_program *p, mlsi_bound **out) {
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, most + 1, &b->intervals);
     if (st == MLSYS_OK) st = MLSI_NEW_N(a, mlsi_plan_scratch(most), &b->scratch);
     if (st == MLSYS_OK) st = mlsi_plan_proof_create(p, &b->proof);
-    if (st == MLSYS_OK && p->backend->accel)
-        st = mlsi_device_alloc(p->device, mlsi_accel_error_bytes(p), &b->errors);
+    if (st == MLSYS_OK && p->backend->accel) st = mlsi_accel_bind(p, b);
     for (int32_t i = 0; i < p->n_routines && st == MLSYS_OK; i++)
         st = routine_create(p, i, &b->routines[i]);
     if (st != MLSYS_OK) {
@@ -82,6 +81,7 @@ void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b) {
     mlsi_mem_free(a, b->intervals);
     mlsi_mem_free(a, b->scratch);
     if (b->errors) mlsi_device_free(b->device, b->errors);
+    mlsi_mem_free(a, b->error_words);
     mlsi_plan_proof_free(a, &b->proof);
     mlsi_mem_free(a, b);
 }

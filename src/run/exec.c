@@ -171,7 +171,8 @@ static mlsys_status run_step(const exec *x, int32_t index, int64_t i, char *aren
                           .work = arena + br->work_offset[i], /* an address, be it of no bytes */
                           .work_bytes = br->work_bytes[i],
                           .pool = x->p->graph.ctx->pool,
-                          .queue = x->s->queue};
+                          .queue = x->s->queue,
+                          .error = s->error < 0 ? NULL : mlsi_accel_error(x->b, s->error)};
     mlsi_trace *trace = x->p->graph.ctx->trace;
     if (!mlsi_trace_enabled(trace)) return dispatch(x, br, s, node, &a);
     int64_t t0 = mlsi_now_ns();

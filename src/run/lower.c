@@ -43,7 +43,8 @@ static void touch(mlsi_routine *r, int32_t value, int32_t step) {
 }
 
 static mlsys_status find_pack(mlsi_program *p, const mlsi_node *node, const mlsi_func *f,
-                              const mlsi_kernel *k, int32_t *out) {
+                              const mlsi_step *s, int32_t *out) {
+    const mlsi_kernel *k = s->kernel;
     *out = -1;
     if (!k || !k->pack) return MLSYS_OK;
     int32_t v = node->in[k->pack_input];
@@ -61,10 +62,12 @@ static mlsys_status find_pack(mlsi_program *p, const mlsi_node *node, const mlsi
                       .op = node->op,
                       .attrs = node->attrs,
                       .kernel = k,
+                      .on_device = p->backend->accel && !s->on_host,
                       .offset = p->packed_bytes,
                       .bytes = k->pack_bytes(&view, node->attrs)};
     MLSI_TRY(MLSI_GROW(p->graph.alloc, &p->packs, &p->cap_packs, p->n_packs + 1));
-    if (!mlsi_add_u64(p->packed_bytes, mlsi_plan_align(pack.bytes), &p->packed_bytes))
+    if (!pack.on_device &&
+        !mlsi_add_u64(p->packed_bytes, mlsi_plan_align(pack.bytes), &p->packed_bytes))
         return mlsi_fail(MLSYS_E_SHAPE, "compile: packed constants exceed 2^64 bytes");
     *out = (int32_t)p->n_packs;
     p->packs[p->n_packs++] = pack;
@@ -87,7 +90,7 @@ static mlsys_status add_step(lowering *lo, int32_t n) {
     if (!s.kernel && !def->ref && !(def->traits & MLSI_TRAIT_CONTROL))
         return mlsi_fail(MLSYS_E_UNSUPPORTED, "compile: %s has no kernel for these operands",
                          mlsi_op_name(node->op));
-    MLSI_TRY(find_pack(lo->p, node, lo->f, s.kernel, &s.pack));
+    MLSI_TRY(find_pack(lo->p, node, lo->f, &s, &s.pack));
     MLSI_TRY(MLSI_GROW(lo->p->graph.alloc, &r->steps, &r->cap_steps, r->n_steps + 1));
     r->n_operands += node->n_in + node->n_out;
     r->steps[r->n_steps++] = s;
@@ -260,12 +263,14 @@ static mlsys_status find_const_ranges(mlsi_program *p) {
     return MLSYS_OK;
 }
 
+/* Those that the host's kernels read; accelerate.c packs for the others. */
 static mlsys_status pack_constants(mlsi_program *p) {
-    if (!p->n_packs) return MLSYS_OK;
+    if (!p->packed_bytes) return MLSYS_OK;
     MLSI_TRY(mlsi_mem_alloc(p->graph.alloc, p->packed_bytes, (void **)&p->packed));
     mlsi_mem_large_pages(p->graph.alloc, p->packed, p->packed_bytes);
     for (int64_t i = 0; i < p->n_packs; i++) {
         const mlsi_pack *k = &p->packs[i];
+        if (k->on_device) continue;
         mlsi_view view = mlsi_tensor_view_of(p->graph.consts[k->constant]);
         k->kernel->pack(&view, k->attrs, p->packed + k->offset, p->graph.ctx->pool);
     }

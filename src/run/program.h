@@ -35,6 +35,7 @@ typedef struct mlsi_step {
     bool on_host;              /* of an accelerator's program: operands travel there and back */
     int32_t node;
     int32_t pack;          /* index into packs, -1 = none */
+    int32_t error;         /* of an accelerator's bound's errors, -1 = none */
     int32_t first_operand; /* inputs then outputs, in the bound's operand array */
 } mlsi_step;
 
@@ -65,6 +66,7 @@ typedef struct mlsi_generated {
     mlsi_gen_fn fn; /* NULL: no code */
     mlsi_gpu_code gpu;
     mlsi_accel_kernel *launches; /* NULL: no code of an accelerator */
+    int32_t error;               /* as of a step */
     mlsi_block_code blocks;
     int64_t (*run_blocks)(const mlsi_block_code *code, mlsi_gen_args *a); /* NULL: no blocks */
     char *refused, *no_blocks; /* why there is neither; then the function's own steps run */
@@ -78,7 +80,9 @@ typedef struct mlsi_pack {
     mlsi_op op;
     const void *attrs; /* of the node: they decide the packing too */
     const mlsi_kernel *kernel;
-    uint64_t offset, bytes; /* in the program's packed constants */
+    bool on_device; /* an accelerator's kernel reads it */
+    uint64_t offset,
+        bytes; /* in the program's packed constants, or in the accelerator's memory of constants */
 } mlsi_pack;
 
 /* Addresses that something touches; low == high when nothing. */
@@ -122,6 +126,7 @@ typedef struct mlsi_program {
     char *const_memory; /* of the accelerator: the constants that steps read */
     uint64_t const_bytes;
     uint64_t *const_offset; /* per constant; UINT64_MAX: not there */
+    int32_t n_errors;       /* kernels of the accelerator that values can fail */
     mlsi_compile_report report;
     mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
     int64_t n_const_ranges;
@@ -129,7 +134,9 @@ typedef struct mlsi_program {
 
 /* The packed constant of a step, NULL when it has none. */
 static inline const void *mlsi_step_packed(const mlsi_program *p, const mlsi_step *s) {
-    return s->pack >= 0 ? p->packed + p->packs[s->pack].offset : NULL;
+    if (s->pack < 0) return NULL;
+    const mlsi_pack *k = &p->packs[s->pack];
+    return (k->on_device ? p->const_memory : p->packed) + k->offset;
 }
 
 /* plan.c */
@@ -193,8 +200,8 @@ typedef struct mlsi_bound {
     bool valid;
     mlsi_bound_routine *routines;
     int64_t n_routines;
-    char *
-        errors; /* of the accelerator: what failed BINDs of each function left, 4 words a function */
+    char *errors;             /* of the accelerator: what values failed, n_errors times 4 words */
+    int64_t *error_words;     /* fetched */
     mlsi_interval *intervals; /* for planning: as many as the largest routine has slots and steps */
     int32_t *scratch;
     mlsi_plan_proof proof;
@@ -258,7 +265,10 @@ mlsys_status mlsi_accel_on_host(const mlsi_program *p, const mlsi_kernel_args *a
                                 const mlsi_node *node,
                                 mlsys_status (*run)(void *user, const mlsi_kernel_args *a),
                                 void *user);
-uint64_t mlsi_accel_error_bytes(const mlsi_program *p); /* of a bound's errors */
+/* Which kernels values can fail; then a bound's room for what they leave, and where kernel `error` (-1: it leaves nothing) does. */
+void mlsi_accel_number_errors(mlsi_program *p);
+mlsys_status mlsi_accel_bind(const mlsi_program *p, mlsi_bound *b);
+int64_t *mlsi_accel_error(const mlsi_bound *b, int32_t error);
 /* Before the first step and behind the last one: BINDs that failed, as the status of their op. */
 mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s);
 mlsys_status mlsi_accel_end(const mlsi_bound *b, mlsi_stream *s);

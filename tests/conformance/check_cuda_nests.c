@@ -113,7 +113,7 @@ static void run_subject(cuda_shim_module *m, const subject *s, const int64_t *di
 static void run_all(uint64_t seed) {
     char *source = cuda_kernel_source(text.data);
     cuda_shim_module *m = cuda_shim_load(source);
-    ck_assert_msg(m != NULL, "%s", cuda_shim_error());
+    ck_assert_msg(m != NULL, "%.2000s", cuda_shim_error());
     for (int i = 0; i < n_subjects; i++) {
         char name[32];
         snprintf(name, sizeof name, "k%d", i);

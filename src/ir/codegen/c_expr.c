@@ -1,5 +1,5 @@
 /* Scalar expressions as C, one element at a time or in lanes. */
-#include "ir/codegen/c_writer.h"
+#include "ir/codegen/cuda_writer.h"
 
 #include "core/faults.h"
 
@@ -53,9 +53,12 @@ static void element(mlsi_c_writer *w, const mlsi_lx *x) {
     const char *name = w->n->buffers[x->ref].name;
     if (!mlsi_c_memory_type(x->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(x->dtype)->name);
     if (is_narrow(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", mlsi_dtype_get(x->dtype)->name);
-    mlsi_text_add(w->out, "m_%s[", name);
-    mlsi_c_address(w, x->ref, x->index);
-    mlsi_text_add(w->out, is_narrow(x->dtype) ? "])" : "]");
+    if (w->worker == MLSI_C_HOST || !mlsi_cuda_packed_load(w, x)) {
+        mlsi_text_add(w->out, "m_%s[", name);
+        mlsi_c_address(w, x->ref, x->index);
+        mlsi_text_add(w->out, "]");
+    }
+    if (is_narrow(x->dtype)) mlsi_text_add(w->out, ")");
 }
 
 const char *mlsi_c_load_name(mlsys_dtype t) {

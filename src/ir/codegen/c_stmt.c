@@ -173,9 +173,12 @@ static void store(mlsi_c_writer *w, const mlsi_ls *s) {
     }
     if (w->worker == MLSI_C_BLOCK && !mlsi_cuda_is_private(w, s->ref))
         mlsi_text_add(w->out, "if (threadIdx.x == 0) ");
-    mlsi_text_add(w->out, "m_%s[", b->name);
-    mlsi_c_address(w, s->ref, s->index);
-    mlsi_text_add(w->out, "] = (%s)", mlsi_c_memory_type(b->dtype));
+    if (w->worker == MLSI_C_HOST || !mlsi_cuda_packed_store(w, s)) {
+        mlsi_text_add(w->out, "m_%s[", b->name);
+        mlsi_c_address(w, s->ref, s->index);
+        mlsi_text_add(w->out, "]");
+    }
+    mlsi_text_add(w->out, " = (%s)", mlsi_c_memory_type(b->dtype));
     if (narrow)
         mlsi_text_add(w->out, "ml_to_%s_bits(", mlsi_dtype_get(b->dtype)->name);
     else

@@ -95,8 +95,6 @@ const char *mlsi_c_store_name(mlsys_dtype t);
 /* schedule_c.c */
 /* Loops whose bodies hold no loop become vectors. */
 void mlsi_c_innermost_are_lanes(mlsi_nest *n, int32_t first);
-/* Does memory lie along the last of the rows' loops rather than along the rows? */
-bool mlsi_c_prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last);
 
 /* c_ops.c: text with $0 $1 $2 for the arguments; NULL = none. */
 const char *mlsi_c_op(mlsi_op op, mlsi_c_class class_of_args, bool vector);

@@ -31,7 +31,7 @@ mlsys_status mlsi_codegen_work(const mlsi_nest *n, const int64_t *dims, uint64_t
  *     extern "C" __global__ void NAME(inputs..., outputs..., int64_t symbols..., char *work, int64_t work_bytes,
  *                                     int64_t tasks, int64_t *error)
  *
- * A task is one iteration of the PARALLEL loops that nest perfectly from the root; workers take tasks in turn, a whole grid's
+ * A task is one iteration of the PARALLEL loops that nest perfectly from the root, or a few neighbours; workers take tasks in turn, a whole grid's
  * stride apart. A worker is a thread, or a block whose threads share each task's VECTOR loops. work: LOCAL memory that
  * neither registers nor shared memory hold, work_bytes of it (mlsi_codegen_cuda_work) for each worker of the grid. The
  * first BIND that fails leaves error[0] = its number + 1, then value, extent, position; error[0] is 0 before. */

@@ -133,29 +133,41 @@ static void declare_all(mlsi_c_writer *w) {
     mlsi_text_add(w->out, "char *const mine = work + worker * work_bytes; (void)mine;\n");
 }
 
-/* The variables of a task's number: neighbours differ in the innermost one. */
+/* The variables of a task's number: neighbours differ in the innermost one. Of a pack it is the first iteration. */
 static void task_variables(mlsi_c_writer *w, const int32_t *chain, int count) {
     if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
     for (int i = count - 1; i >= 0; i--) {
-        const mlsi_loop_var *v = &w->n->vars[chain[i]];
-        if (i == 0) {
-            mlsi_text_add(w->out, "const int64_t v_%s = rest; (void)v_%s;\n", v->name, v->name);
-            break;
+        const char *v = w->n->vars[chain[i]].name;
+        const bool pack = w->plan->pack > 1 && i == count - 1;
+        if (i > 0) {
+            mlsi_text_add(w->out, "const int64_t q_%s = ml_quotient(rest, ", v);
+            mlsi_c_index(w, mlsi_cuda_turns(w, chain[i]));
+            mlsi_text_add(w->out, ");\n");
         }
-        mlsi_text_add(w->out, "const int64_t q_%s = ml_quotient(rest, ", v->name);
-        mlsi_c_index(w, v->extent);
-        mlsi_text_add(w->out, "), v_%s = rest - q_%s * ", v->name, v->name);
-        mlsi_c_index(w, v->extent);
-        mlsi_text_add(w->out, "; (void)v_%s; rest = q_%s;\n", v->name, v->name);
+        mlsi_text_add(w->out, "const int64_t %c_%s = ", pack ? 'b' : 'v', v);
+        if (pack) mlsi_text_add(w->out, "%d * (", w->plan->pack);
+        mlsi_text_add(w->out, "rest");
+        if (i > 0) {
+            mlsi_text_add(w->out, " - q_%s * ", v);
+            mlsi_c_index(w, mlsi_cuda_turns(w, chain[i]));
+        }
+        mlsi_text_add(w->out, "%s; (void)%c_%s;\n", pack ? ")" : "", pack ? 'b' : 'v', v);
+        if (i > 0) mlsi_text_add(w->out, "rest = q_%s;\n", v);
     }
 }
 
-static void tasks(mlsi_c_writer *w) {
+static void tasks(mlsi_c_writer *w, int64_t *number) {
     int32_t chain[8], inner;
     int count = mlsi_codegen_chain(w->n, chain, &inner);
+    *number = 1;
+    for (int i = 0; i < count; i++)
+        *number = mlsi_nest_index(w->n, '*', *number, mlsi_cuda_turns(w, chain[i]));
     mlsi_text_add(w->out, "for (int64_t task = worker; task < tasks; task += workers) {\n");
     task_variables(w, chain, count);
-    mlsi_c_body(w, inner);
+    if (w->plan->pack > 1)
+        mlsi_cuda_pack_body(w);
+    else
+        mlsi_c_body(w, inner);
     if (w->plan->block) mlsi_cuda_again(w, inner, true);
     mlsi_text_add(w->out, "}\n}\n");
 }
@@ -164,7 +176,6 @@ mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
                                mlsi_gpu_code *code) {
     mlsi_c_writer w;
     mlsi_cuda_plan plan = {0};
-    MLSI_TRY(mlsi_codegen_tasks(n, &code->tasks));
     mlsys_status st = mlsi_c_writer_init(&w, n, out);
     if (st == MLSYS_OK) st = mlsi_cuda_plan_init(&plan, n);
     if (st == MLSYS_OK) {
@@ -173,9 +184,10 @@ mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
         code->block_is_worker = plan.block;
         code->threads = MLSI_CUDA_THREADS;
         code->shared_bytes = plan.block ? shared_bytes(n) : 0;
+        mlsi_cuda_find_pack(&w);
         parameters(&w, name);
         declare_all(&w);
-        tasks(&w);
+        tasks(&w, &code->tasks);
         st = w.status != MLSYS_OK ? w.status : n->status; /* an index that could not be made */
     }
     mlsi_cuda_plan_free(&plan, n);

@@ -127,6 +127,8 @@ mlsys_status mlsi_cuda_plan_init(mlsi_cuda_plan *p, mlsi_nest *n) {
     MLSI_TRY(MLSI_NEW_N(n->alloc, n->n_stmts + 1, &p->shared));
     MLSI_TRY(MLSI_NEW_N(n->alloc, n->n_accs + 1, &p->spread));
     MLSI_TRY(MLSI_NEW_N(n->alloc, n->n_buffers + 1, &p->touched));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, n->n_exprs + 1, &p->packed_load));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, n->n_stmts + 1, &p->packed_store));
     for (int64_t a = 0; a < n->n_accs; a++)
         p->spread[a] = n->accs[a].kind != MLSI_ACC_DOT;
     while (visit(n, p, n->first))
@@ -141,4 +143,6 @@ void mlsi_cuda_plan_free(mlsi_cuda_plan *p, const mlsi_nest *n) {
     mlsi_mem_free(n->alloc, p->shared);
     mlsi_mem_free(n->alloc, p->spread);
     mlsi_mem_free(n->alloc, p->touched);
+    mlsi_mem_free(n->alloc, p->packed_load);
+    mlsi_mem_free(n->alloc, p->packed_store);
 }

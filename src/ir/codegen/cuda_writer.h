@@ -28,6 +28,10 @@ typedef struct mlsi_cuda_plan {
     bool *spread; /* per accumulator: its terms come from shared loops alone */
     /* Per buffer. All inputs are one more, at n_buffers: an output may have been given an input's memory. */
     mlsi_cuda_touched *touched;
+    int pack;           /* iterations of the last loop that are one task; 1: no packs */
+    int32_t pack_loop;  /* that loop's statement */
+    bool *packed_load;  /* per expression */
+    bool *packed_store; /* per statement */
 } mlsi_cuda_plan;
 
 /* ---- cuda.c ---- */
@@ -63,6 +67,17 @@ const char *mlsi_cuda_acc_variant(const mlsi_c_writer *w, int32_t acc);
 /* Arguments ahead of the term, and of the end behind the state. */
 void mlsi_cuda_add(mlsi_c_writer *w, const mlsi_ls *s);
 void mlsi_cuda_end(mlsi_c_writer *w, int32_t acc);
+
+/* ---- cuda_pack.c ---- */
+
+void mlsi_cuda_find_pack(mlsi_c_writer *w);
+/* How often a variable of the tasks changes. */
+int64_t mlsi_cuda_turns(mlsi_c_writer *w, int32_t var);
+/* The task of a pack. */
+void mlsi_cuda_pack_body(mlsi_c_writer *w);
+/* Writes what stands for the element in the pack; false: it is none of a pack. */
+bool mlsi_cuda_packed_load(mlsi_c_writer *w, const mlsi_lx *x);
+bool mlsi_cuda_packed_store(mlsi_c_writer *w, const mlsi_ls *s);
 
 /* ---- cuda_block.c: statements that all threads of a block run ---- */
 

@@ -67,7 +67,7 @@ static int32_t innermost_var(const mlsi_nest *n, int32_t first) {
     return var;
 }
 
-bool mlsi_c_prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last) {
+static bool prefers_row_loop(const mlsi_nest *n, const mlsi_ls *last) {
     motion across = {0, 0, false}, along = {0, 0, false};
     int32_t inner = innermost_var(n, last->body);
     walk(n, last->body, last->var, &across);
@@ -86,7 +86,7 @@ mlsys_status mlsi_codegen_schedule(mlsi_nest *n) {
         return n->status;
     }
     mlsi_ls *last = &n->stmts[chain[count - 1]];
-    bool lanes = !has_loop(n, last->body) || mlsi_c_prefers_row_loop(n, last);
+    bool lanes = !has_loop(n, last->body) || prefers_row_loop(n, last);
     for (int32_t i = 0; i < count - lanes; i++)
         n->stmts[chain[i]].loop = MLSI_LOOP_PARALLEL;
     if (lanes)
