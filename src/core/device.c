@@ -78,7 +78,7 @@ mlsys_status mlsi_device_get(mlsi_ctx *ctx, mlsys_devtype type, int32_t index, m
     if (type == MLSYS_CPU && index != 0)
         return mlsi_fail(MLSYS_E_DEVICE, "device_get: CPU device %d is absent", index);
     pthread_mutex_lock(&ctx->lock);
-    mlsi_device *found = device_find(ctx, type, index), *fresh;
+    mlsi_device *found = device_find(ctx, type, index), *fresh = NULL;
     pthread_mutex_unlock(&ctx->lock);
     if (found) return device_handle(found, out);
 

@@ -343,5 +343,33 @@ MLSI_FAULT_ROW(SCHEDULE_LAST_TILE, "src/ir/loop/schedule_loops.c", "unit/check_s
                "a ragged last tile is left out")
 MLSI_FAULT_ROW(SCHEDULE_SPLIT_STRIDE, "src/ir/loop/schedule_loops.c", "unit/check_schedule",
                "tiles of a split overlap by one")
+MLSI_FAULT_ROW(CUDA_FENCE, "src/cuda/memory.c", "unit/check_cuda_memory",
+               "released memory is handed out before the work that uses it is done")
+MLSI_FAULT_ROW(CUDA_ISSUED, "src/cuda/queue.c", "unit/check_cuda_memory",
+               "a queue does not know that it has work")
+MLSI_FAULT_ROW(CUDA_LIMIT, "src/cuda/memory.c", "unit/check_cuda_memory",
+               "a device's memory grows past its limit")
+MLSI_FAULT_ROW(CUDA_JOIN, "src/cuda/blocks.c", "unit/check_cuda_memory",
+               "a block that comes back does not join its left neighbour")
+MLSI_FAULT_ROW(CUDA_BEST_FIT, "src/cuda/blocks.c", "unit/check_cuda_memory",
+               "the largest block is cut instead of the best one")
+MLSI_FAULT_ROW(CUDA_STAGE, "src/cuda/transfer.c", "unit/check_cuda_queue",
+               "pinned memory is written while the device still reads it")
+MLSI_FAULT_ROW(CUDA_CONTEXT, "src/cuda/device.c", "unit/check_cuda_queue",
+               "the host's current context is another one after a call")
+MLSI_FAULT_ROW(CUDA_FORK, "src/cuda/device.c", "unit/check_cuda_queue",
+               "a forked child uses its parent's device")
+MLSI_FAULT_ROW(CUDA_RECORD, "src/cuda/record.c", "unit/check_cuda_queue",
+               "a recording in which a call failed can be replayed")
+MLSI_FAULT_ROW(CUDA_STICKY, "src/cuda/device.c", "unit/check_cuda_faults",
+               "after an illegal access a device goes on")
+MLSI_FAULT_ROW(CUDA_LEAK, "src/cuda/queue.c", "unit/check_cuda_faults",
+               "a queue's pinned memory stays")
+MLSI_FAULT_ROW(CUDA_CACHE_KEY, "src/cuda/jit.c", "unit/check_cuda_jit",
+               "another kernel's machine code is found in the cache")
+MLSI_FAULT_ROW(CUDA_PART, "src/cuda/jit.c", "unit/check_cuda_jit",
+               "a part has a kernel less, so that the last ones are in none")
+MLSI_FAULT_ROW(SEALED_FILE, "src/core/sealed_file.c", "unit/check_cuda_jit",
+               "a file whose hash is wrong is read")
 
 #include "core/fault_list_compiler.h"

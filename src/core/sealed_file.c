@@ -1,6 +1,7 @@
 #include "core/sealed_file.h"
 
 #include "core/cache_folder.h"
+#include "core/faults.h"
 #include "core/file_write.h"
 #include "core/sha256.h"
 
@@ -25,7 +26,8 @@ bool mlsi_sealed_read(mlsi_alloc *a, const char *path, mlsi_file_bytes *out) {
     if (whole) {
         out->size -= SEAL;
         digest_of(out->data, out->size, digest);
-        whole = !memcmp((const char *)out->data + out->size, digest, SEAL);
+        whole = mlsi_fault(MLSI_FAULT_SEALED_FILE) ||
+                !memcmp((const char *)out->data + out->size, digest, SEAL);
     }
     if (!whole) mlsi_file_bytes_close(out);
     return whole;

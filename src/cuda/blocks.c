@@ -1,6 +1,7 @@
 /* Segments cut into blocks: free lists, splitting, joining, the table of used blocks. */
 #include "cuda/memory.h"
 
+#include "core/faults.h"
 #include <string.h>
 
 /* ---- free lists --------------------------------------------------------------------------------- */
@@ -43,7 +44,9 @@ static mlsi_cuda_block *best_small(const mlsi_cuda_memory *m, uint64_t bytes) {
 static mlsi_cuda_block *best_large(const mlsi_cuda_memory *m, uint64_t bytes) {
     mlsi_cuda_block *best = NULL;
     for (mlsi_cuda_block *b = m->large; b; b = b->behind)
-        if (b->bytes >= bytes && (!best || b->bytes < best->bytes)) best = b;
+        if (b->bytes >= bytes &&
+            (!best || (b->bytes < best->bytes) != mlsi_fault(MLSI_FAULT_CUDA_BEST_FIT)))
+            best = b;
     return best;
 }
 
@@ -96,7 +99,7 @@ void mlsi_cuda_block_give(mlsi_alloc *a, mlsi_cuda_memory *m, mlsi_cuda_block *b
         unlink_free(m, b->right);
         join(a, b);
     }
-    if (b->left && b->left->state == MLSI_BLOCK_FREE) {
+    if (b->left && b->left->state == MLSI_BLOCK_FREE && !mlsi_fault(MLSI_FAULT_CUDA_JOIN)) {
         b = b->left;
         unlink_free(m, b);
         join(a, b);

@@ -1,5 +1,6 @@
 #include "cuda/device.h"
 
+#include "core/faults.h"
 #include "core/fork.h"
 
 #include <stdio.h>
@@ -7,7 +8,9 @@
 
 /* ---- failures ---------------------------------------------------------------------------------- */
 
-bool mlsi_cuda_is_child(const mlsi_accel *d) { return d->epoch != mlsi_fork_epoch(); }
+bool mlsi_cuda_is_child(const mlsi_accel *d) {
+    return d->epoch != mlsi_fork_epoch() && !mlsi_fault(MLSI_FAULT_CUDA_FORK);
+}
 
 /* After these the driver answers every call on the context with the same error. */
 static bool ends_context(CUresult r) {
@@ -51,7 +54,7 @@ mlsys_status mlsi_cuda_check(mlsi_accel *d, CUresult r, const char *call, const 
     mlsi_driver_error(d->driver, r, words, sizeof words);
     mlsys_status st = r == CUDA_ERROR_OUT_OF_MEMORY ? MLSYS_E_NOMEM : MLSYS_E_DEVICE;
     st = mlsi_fail(st, "CUDA device %d: %s: %s%s", d->index, call, words, op);
-    return ends_context(r) ? mlsi_cuda_kill(d, st) : st;
+    return ends_context(r) && !mlsi_fault(MLSI_FAULT_CUDA_STICKY) ? mlsi_cuda_kill(d, st) : st;
 }
 
 mlsys_status mlsi_cuda_enter(mlsi_accel *d) {
@@ -69,7 +72,7 @@ bool mlsi_cuda_enter_to_free(mlsi_accel *d) {
 /* An error here is one of earlier work, which the next call that waits for it reports. */
 void mlsi_cuda_leave(mlsi_accel *d) {
     CUcontext ours;
-    (void)d->driver->ctx_pop(&ours);
+    if (!mlsi_fault(MLSI_FAULT_CUDA_CONTEXT)) (void)d->driver->ctx_pop(&ours);
 }
 
 /* ---- open, close -------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "cuda/jit.h"
 
 #include "core/cache_folder.h"
+#include "core/faults.h"
 #include "core/pool.h"
 #include "core/sealed_file.h"
 #include "core/sha256.h"
@@ -62,9 +63,10 @@ static mlsys_status cut(job *j) {
     MLSI_TRY(MLSI_NEW_N(j->alloc, j->n, &j->parts));
     MLSI_TRY(MLSI_NEW_N(j->alloc, j->n, &j->missing));
     const char *begin = first ? first : j->text;
+    const int most = PART_KERNELS - mlsi_fault(MLSI_FAULT_CUDA_PART);
     for (int64_t i = 0; i < j->n; i++) {
         const char *end = begin;
-        for (int k = 0; k < PART_KERNELS && end; k++)
+        for (int k = 0; k < most && end; k++)
             end = next_kernel(line_after(end));
         j->parts[i].begin = begin;
         j->parts[i].bytes = end && kernels ? (size_t)(end - begin) : strlen(begin);
@@ -86,7 +88,7 @@ static void locate(const job *j, const char *folder, part *p) {
         mlsi_sha256_add(&h, *o, strlen(*o) + 1);
     mlsi_sha256_add(&h, mlsi_gen_device_text, strlen(mlsi_gen_device_text) + 1);
     mlsi_sha256_add(&h, j->text, j->common);
-    mlsi_sha256_add(&h, p->begin, p->bytes);
+    if (!mlsi_fault(MLSI_FAULT_CUDA_CACHE_KEY)) mlsi_sha256_add(&h, p->begin, p->bytes);
     mlsi_sha256_finish(&h, digest);
     mlsi_sha256_hex(digest, hex);
     snprintf(p->path, sizeof p->path, "%s/%s.%s", folder, hex, j->ptx ? "ptx" : "cubin");
@@ -199,6 +201,8 @@ mlsys_status mlsi_cuda_load(mlsi_accel *d, mlsi_alloc *a, const char *text,
                             mlsi_accel_module **out) {
     job j;
     *out = NULL;
+    MLSI_TRY(mlsi_cuda_enter(d)); /* a device that failed is not worth compiling for */
+    mlsi_cuda_leave(d);
     MLSI_TRY(prepare(&j, a, text, d->capability));
     mlsys_status st = cut(&j);
     if (st == MLSYS_OK) st = find_cached(&j);

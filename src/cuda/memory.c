@@ -1,5 +1,6 @@
 #include "cuda/device.h"
 
+#include "core/faults.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,9 @@ static mlsys_status free_unused(mlsi_accel *d) {
 static mlsys_status grow(mlsi_accel *d, uint64_t bytes, bool small) {
     mlsi_cuda_memory *m = &d->memory;
     CUdeviceptr p = 0;
-    if (m->limit && (bytes > m->limit || m->held > m->limit - bytes)) return MLSYS_E_NOMEM;
+    if (m->limit && !mlsi_fault(MLSI_FAULT_CUDA_LIMIT) &&
+        (bytes > m->limit || m->held > m->limit - bytes))
+        return MLSYS_E_NOMEM;
     CUresult r = d->driver->mem_alloc(&p, (size_t)bytes);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) return MLSYS_E_NOMEM;
     MLSI_TRY(mlsi_cuda_check(d, r, "cuMemAlloc", ""));
@@ -172,6 +175,10 @@ static void release(mlsi_accel *d, char *p) {
     mlsi_cuda_fence *f = NULL;
     if (!b) return;
     m->used -= b->bytes;
+    if (mlsi_fault(MLSI_FAULT_CUDA_FENCE)) {
+        mlsi_cuda_block_give(d->alloc, m, b);
+        return;
+    }
     mlsys_status st = m->guard ? mlsi_cuda_guard_check(d, b) : mlsi_cuda_fence_now(d, &f);
     if (st != MLSYS_OK && !atomic_load(&d->failed)) st = wait_for_queues(d);
     if (f)

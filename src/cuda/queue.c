@@ -1,5 +1,6 @@
 #include "cuda/device.h"
 
+#include "core/faults.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ mlsys_status mlsi_cuda_issued(mlsi_queue *q, CUresult r, const char *call, const
     char text[128];
     if (r == CUDA_SUCCESS) {
         /* Behind the driver's call: an event that is recorded now lies behind the work that it counts. */
-        if (!q->recording) atomic_fetch_add(&q->issued, 1);
+        if (!q->recording && !mlsi_fault(MLSI_FAULT_CUDA_ISSUED)) atomic_fetch_add(&q->issued, 1);
         return MLSYS_OK;
     }
     blame(q, what, text, sizeof text);
@@ -102,7 +103,7 @@ void mlsi_cuda_queue_destroy(mlsi_queue *q) {
         if (entered) (void)mlsi_cuda_wait(q);
         unlink_queue(d, q);
         if (entered) {
-            mlsi_cuda_stage_free(q);
+            if (!mlsi_fault(MLSI_FAULT_CUDA_LEAK)) mlsi_cuda_stage_free(q);
             (void)d->driver->stream_destroy(q->stream);
             mlsi_cuda_leave(d);
         }

@@ -1,6 +1,7 @@
 /* Graph replay: a stream that captures what it is given. */
 #include "cuda/device.h"
 
+#include "core/faults.h"
 #include <stdio.h>
 
 /* In captures nothing else of the queue is under way, so that releases need no event of it: an event of a capture cannot be
@@ -34,7 +35,7 @@ static mlsys_status end(mlsi_queue *q, CUgraphExec *out) {
     q->recording = false;
     pthread_mutex_unlock(&d->lock);
     q->launches = 0;
-    mlsys_status st = q->record_status;
+    mlsys_status st = mlsi_fault(MLSI_FAULT_CUDA_RECORD) ? MLSYS_OK : q->record_status;
     if (st != MLSYS_OK)
         st = mlsi_fail(st, "CUDA: the recording failed: %s", q->record_failure);
     else

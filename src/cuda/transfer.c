@@ -1,6 +1,7 @@
 /* Transfers through two pieces of pinned memory per queue: while the device reads or writes one, the host does the other. */
 #include "cuda/device.h"
 
+#include "core/faults.h"
 #include <string.h>
 
 static mlsys_status make_stages(mlsi_queue *q) {
@@ -30,7 +31,7 @@ void mlsi_cuda_stage_free(mlsi_queue *q) {
 }
 
 static mlsys_status wait_for_stage(mlsi_queue *q, int i) {
-    if (!q->stage[i].busy) return MLSYS_OK;
+    if (!q->stage[i].busy || mlsi_fault(MLSI_FAULT_CUDA_STAGE)) return MLSYS_OK;
     CUresult r = q->device->driver->event_synchronize(q->stage[i].event);
     MLSI_TRY(mlsi_cuda_issued(q, r, "cuEventSynchronize", NULL));
     q->stage[i].busy = false;

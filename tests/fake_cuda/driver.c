@@ -147,6 +147,7 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
 }
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c) {
     BEGIN("cuCtxPushCurrent");
+    if (depth == DEPTH) return fake_done(INVALID_VALUE);
     stack[depth++] = c;
     fake.depth++;
     return fake_done(CUDA_SUCCESS);
@@ -204,6 +205,7 @@ EXPORT CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
 }
 EXPORT CUresult cuMemFreeHost(void *p) {
     CUresult r = fake_current("cuMemFreeHost");
+    fake_run_streams(); /* the device may be reading it */
     fake_drop(p);
     return fake.host_allocations--, fake_done(r);
 }
@@ -258,7 +260,8 @@ void fake_free_ops(op *first) {
 
 /* All that the stream was given; an error of it kills the context. */
 static CUresult run_stream(CUstream s) {
-    CUresult r = s ? run_ops(s->first) : CUDA_SUCCESS;
+    CUresult dead = stack[depth - 1]->dead; /* then nothing runs any more */
+    CUresult r = !s || dead ? dead : run_ops(s->first);
     if (!s) return r;
     fake_free_ops(s->first);
     s->first = NULL;
