@@ -238,10 +238,10 @@ $(OUT)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB_STATIC)
 	$(Q)$(CC) $(BASE_CFLAGS) $(DEP) -Itests -fsanitize=fuzzer $(LDFLAGS_$(CONFIG)) $< $(LIB_STATIC) -o $@ $(LIBS)
 # A CUDA driver and compiler on host memory, which tests load in place of NVIDIA's.
 FAKE_CUDA := $(OUT)/tests/libfakecuda.so
-$(FAKE_CUDA): $(wildcard tests/fake_cuda/*.[ch]) src/cuda/driver.h $(OUT)/flags
+$(FAKE_CUDA): $(wildcard tests/fake_cuda/*.[ch] tests/cuda_shim/*.[ch]) src/cuda/driver.h $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(filter-out -MMD -MP -Wmissing-prototypes,$(BASE_CFLAGS)) $(LDFLAGS_$(CONFIG)) -shared $(filter %.c,$^) -o $@ -lpthread
+	$(Q)$(CC) $(filter-out -MMD -MP -Wmissing-prototypes,$(BASE_CFLAGS)) $(LDFLAGS_$(CONFIG)) -Itests -shared $(filter %.c,$^) -o $@ -lpthread -ldl
 tests: $(TEST_BIN) $(REPLAY_BIN) $(FAKE_CUDA)
 .PRECIOUS: $(OUT)/obj/tests/%.o
 

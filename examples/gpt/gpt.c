@@ -70,7 +70,7 @@ static mlsys_status initial_weights(run *r) {
         uint64_t bytes;
         TRY(mlsys_tensor_create(r->cpu, MLSYS_F32, w->rank, w->shape, &r->weights[i]));
         if (w->spread > 0)
-            TRY(mlsys_tensor_random(r->weights[i], NULL, "normal", (uint64_t)r->how.seed,
+            TRY(mlsys_tensor_random(r->weights[i], r->stream, "normal", (uint64_t)r->how.seed,
                                     (uint64_t)i));
         TRY(mlsys_tensor_data(r->weights[i], &data, &bytes));
         float *p = data;
@@ -218,7 +218,7 @@ static mlsys_status next_byte(run *r, mlsys_program p, mlsys_tensor *in, int64_t
     mlsys_status st = mlsys_tensor_data(in[0], &ids, NULL);
     for (int64_t i = 0; i < n && st == MLSYS_OK; i++)
         ((int32_t *)ids)[i] = text[i];
-    if (st == MLSYS_OK) st = move_to(r->device, &in[0]);
+    if (st == MLSYS_OK) st = move_to(r->device, r->stream, &in[0]);
     if (st == MLSYS_OK) st = mlsys_program_run(p, r->stream, 1 + r->model.n, in, 1, &logits);
     if (st == MLSYS_OK) st = mlsys_tensor_read(logits, r->stream, values, sizeof values);
     if (st == MLSYS_OK)

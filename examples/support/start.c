@@ -35,7 +35,7 @@ mlsys_status start_on_cpu(long threads, mlsys_ctx *ctx, mlsys_device *cpu, mlsys
     return st;
 }
 
-mlsys_status move_to(mlsys_device device, mlsys_tensor *t) {
+mlsys_status move_to(mlsys_device device, mlsys_stream stream, mlsys_tensor *t) {
     int64_t shape[MLSYS_MAX_DIMS];
     int32_t rank;
     mlsys_dtype dtype;
@@ -43,7 +43,7 @@ mlsys_status move_to(mlsys_device device, mlsys_tensor *t) {
     mlsys_status st = mlsys_tensor_shape(*t, MLSYS_MAX_DIMS, shape, &rank);
     if (st == MLSYS_OK) st = mlsys_tensor_dtype(*t, &dtype);
     if (st == MLSYS_OK) st = mlsys_tensor_create(device, dtype, rank, shape, &there);
-    if (st == MLSYS_OK) st = mlsys_tensor_copy(there, *t, NULL);
+    if (st == MLSYS_OK) st = mlsys_tensor_copy(there, *t, stream);
     if (st != MLSYS_OK) {
         mlsys_release(there);
         return st;

@@ -12,7 +12,7 @@ mlsys_status start_on(const char *name, long threads, mlsys_ctx *ctx, mlsys_devi
                       mlsys_device *device, mlsys_stream *stream);
 mlsys_status device_of(mlsys_ctx ctx, const char *name, mlsys_device *out);
 /* *t becomes a tensor of the device with its elements. */
-mlsys_status move_to(mlsys_device device, mlsys_tensor *t);
+mlsys_status move_to(mlsys_device device, mlsys_stream stream, mlsys_tensor *t);
 /* Bits that look random, a function of z: the finaliser of splitmix64 (Steele, Lea, Flood 2014). */
 uint64_t mix(uint64_t z);
 

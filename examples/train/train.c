@@ -106,7 +106,7 @@ static mlsys_status first_value(training *t, int i, mlsys_tensor *out) {
     uint64_t bytes;
     mlsys_status st = mlsys_tensor_create(t->cpu, MLSYS_F32, p->rank, p->shape, out);
     if (st == MLSYS_OK)
-        st = mlsys_tensor_random(*out, NULL, "normal", (uint64_t)t->how.seed, (uint64_t)i);
+        st = mlsys_tensor_random(*out, t->stream, "normal", (uint64_t)t->how.seed, (uint64_t)i);
     if (st == MLSYS_OK) st = mlsys_tensor_data(*out, &data, &bytes);
     for (uint64_t k = 0; st == MLSYS_OK && k < bytes / sizeof(float); k++)
         ((float *)data)[k] *= (float)p->spread;
@@ -187,7 +187,7 @@ static mlsys_status accuracy(training *t, double *out) {
         mlsys_tensor in[1 + MAX_PARAMETERS] = {0}, example[2] = {0}, result[1] = {0};
         int64_t labels[AT_ONCE];
         st = mlsys_dataset_batch(t->test, first, n, 2, example);
-        if (st == MLSYS_OK) st = move_to(t->device, &example[0]);
+        if (st == MLSYS_OK) st = move_to(t->device, t->stream, &example[0]);
         in[0] = example[0];
         for (int k = 0; k < t->net.n && st == MLSYS_OK; k++)
             st = mlsys_trainer_tensor(t->trainer, t->net.parameters[k].name, &in[1 + k]);
@@ -196,7 +196,7 @@ static mlsys_status accuracy(training *t, double *out) {
         if (st == MLSYS_OK)
             st = mlsys_tensor_read(result[0], t->stream, classes, sizeof *classes * (uint64_t)n);
         if (st == MLSYS_OK)
-            st = mlsys_tensor_read(example[1], NULL, labels, sizeof *labels * (uint64_t)n);
+            st = mlsys_tensor_read(example[1], t->stream, labels, sizeof *labels * (uint64_t)n);
         for (int64_t i = 0; i < n && st == MLSYS_OK; i++)
             right += classes[i] == labels[i];
         release_all(2, example);

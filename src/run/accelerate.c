@@ -159,7 +159,7 @@ mlsys_status mlsi_accel_launch(const mlsi_bound *b, const mlsi_generated *k,
     const mlsi_program *p = b->program;
     void *params[2 * MLSI_MAX_OPERANDS + 256 + OTHERS];
     char *data[2 * MLSI_MAX_OPERANDS], *work = a->work;
-    int64_t symbols = p->graph.symbols.n_symbols;
+    int64_t symbols = k->nest.n_shape_symbols;
     int n = 0;
     launch_shape s;
     MLSI_TRY(shape_of(p, k, b->binding, &s));

@@ -16,6 +16,7 @@ typedef struct trial {
     const op_variant *v;
     mlsi_ctx *ctx;
     mlsys_device device;
+    mlsys_stream stream;
     char text[512];
     kc_tensor in[KC_OPERANDS], expected[KC_OPERANDS];
 } trial;
@@ -42,14 +43,14 @@ static mlsys_tensor move(const trial *t, const kc_tensor *x, const int64_t *stri
     const int64_t elems = (int64_t)x->bytes / info->block_bytes * info->block_elems;
     mlsys_tensor all, tensor;
     OK(mlsys_tensor_create(t->device, x->view.dtype, 1, &elems, &all));
-    OK(mlsys_tensor_write(all, NULL, x->block,
+    OK(mlsys_tensor_write(all, t->stream, x->block,
                           (uint64_t)(elems / info->block_elems * info->block_bytes)));
     if (strides) {
         OK(mlsys_tensor_view(all, x->view.rank, x->view.shape, strides, offset, &tensor));
     } else {
         mlsys_release(all);
         OK(mlsys_tensor_create(t->device, x->view.dtype, x->view.rank, x->view.shape, &tensor));
-        OK(mlsys_tensor_write(tensor, NULL, x->view.data, dense_bytes(&x->view)));
+        OK(mlsys_tensor_write(tensor, t->stream, x->view.data, dense_bytes(&x->view)));
         return tensor;
     }
     mlsys_release(all);
@@ -83,18 +84,17 @@ static bool same_bytes(mlsys_dtype dtype, const unsigned char *a, const unsigned
     return true;
 }
 
-static void run_and_compare(const trial *t, mlsys_program program, mlsys_stream stream,
-                            const char *what) {
+static void run_and_compare(const trial *t, mlsys_program program, const char *what) {
     mlsys_tensor in[KC_OPERANDS], out[KC_OPERANDS] = {NULL};
     int n = 0;
     for (int i = 0; i < t->v->n_in; i++)
         if (!t->v->in[i].absent) in[n++] = wrap(t, &t->in[i]);
-    OK(mlsys_program_run(program, stream, n, in, t->v->n_out, out));
+    OK(mlsys_program_run(program, t->stream, n, in, t->v->n_out, out));
     for (int o = 0; o < t->v->n_out; o++) {
         const mlsi_view *want = &t->expected[o].view;
         uint64_t bytes = dense_bytes(want);
         unsigned char *got = malloc(bytes + 1);
-        OK(mlsys_tensor_read(out[o], stream, got, bytes));
+        OK(mlsys_tensor_read(out[o], t->stream, got, bytes));
         ck_assert_msg(same_bytes(want->dtype, got, want->data, bytes), "%s: %s: result %d differs",
                       t->text, what, o);
         free(got);
@@ -161,7 +161,7 @@ static mlsys_program compile_symbolic(const trial *t, bool one) {
     return program;
 }
 
-static void check_variant(trial *t, mlsys_stream stream, kc_rng *r) {
+static void check_variant(trial *t, kc_rng *r) {
     mlsi_graph g;
     mlsys_program programs[3];
     static const char *const names[] = {"program", "program of one symbol", "program of symbols"};
@@ -174,7 +174,7 @@ static void check_variant(trial *t, mlsys_stream stream, kc_rng *r) {
         make_operands(t, &g, r,
                       pass ? (kc_layout)kc_int(r, KC_PERMUTED, KC_LAYOUTS - 1) : KC_DENSE);
         for (int p = 0; p < 3; p++)
-            if (programs[p]) run_and_compare(t, programs[p], stream, names[p]);
+            if (programs[p]) run_and_compare(t, programs[p], names[p]);
         free_operands(t);
     }
     for (int p = 0; p < 3; p++)
@@ -189,7 +189,6 @@ START_TEST(programs_give_the_bits_of_the_reference) {
     op_variant v;
     trial call = {.v = &v, .ctx = op_ctx_new()}, *t = &call;
     mlsys_ctx handle = mlsi_handle_of(t->ctx);
-    mlsys_stream stream;
     int part = 0, parts = 1;
     if (getenv("MLSYS_TEST_PART")) sscanf(getenv("MLSYS_TEST_PART"), "%d/%d", &part, &parts);
     if (_i % parts != part) {
@@ -199,10 +198,10 @@ START_TEST(programs_give_the_bits_of_the_reference) {
     }
     printf("%s(%s) {%s}: seed %llu\n", c->op, c->operands, c->attrs, (unsigned long long)seed);
     OK(mlsys_device_get(handle, on_cuda() ? MLSYS_CUDA : MLSYS_CPU, 0, &t->device));
-    OK(mlsys_stream_create(t->device, NULL, &stream));
+    OK(mlsys_stream_create(t->device, NULL, &t->stream));
     for (int k = 0; op_case_variant(c, k, NULL, &v); k++)
-        check_variant(t, stream, &r);
-    mlsys_release(stream);
+        check_variant(t, &r);
+    mlsys_release(t->stream);
     mlsys_release(t->device);
     mlsys_release(handle);
     op_ctx_free(t->ctx);

@@ -157,13 +157,14 @@ bool cuda_shim_run(cuda_shim_module *m, const cuda_shim_launch *l) {
     run_params = l->params;
     machine.block_dim.x = l->threads;
     machine.grid_dim.x = l->blocks;
-    machine.barrier = l->shared_bytes ? barrier : no_barrier;
-    machine.warp_barrier = l->shared_bytes ? warp_barrier : no_barrier;
+    const bool waits = l->waits || l->shared_bytes;
+    machine.barrier = waits ? barrier : no_barrier;
+    machine.warp_barrier = waits ? warp_barrier : no_barrier;
     for (unsigned b = 0; b < l->blocks; b++) {
         machine.block.x = b;
         memset(m->shared, 0xa5, l->shared_bytes);
-        if (l->shared_bytes && !run_block(l)) return false;
-        for (unsigned t = 0; !l->shared_bytes && t < l->threads; t++) {
+        if (waits && !run_block(l)) return false;
+        for (unsigned t = 0; !waits && t < l->threads; t++) {
             machine.thread.x = t;
             run_kernel(run_params);
         }
@@ -177,12 +178,17 @@ bool cuda_shim_run(cuda_shim_module *m, const cuda_shim_launch *l) {
 static void write_calls(FILE *f, const char *text) {
     static const char mark[] = "__global__ void ";
     for (const char *p = strstr(text, mark); p; p = strstr(p, mark)) {
+        static const char bounds[] = "__launch_bounds__(";
         p += sizeof mark - 1;
+        if (!strncmp(p, bounds, sizeof bounds - 1)) p = strchr(p, ')') + 1;
+        p += strspn(p, " \n");
         const int n = (int)strcspn(p, "( ");
         fprintf(f,
                 "extern \"C\" void cuda_shim_call_%.*s(void **params) { cuda_shim_call(%.*s, "
-                "params); }\n",
-                n, p, n, p);
+                "params); }\n"
+                "extern \"C\" int cuda_shim_sizes_%.*s(size_t *out) { return cuda_shim_sizes(%.*s, "
+                "out); }\n",
+                n, p, n, p, n, p, n, p);
     }
 }
 
@@ -192,7 +198,8 @@ static bool compile(const char *source, const char *library, const char *log) {
     *strrchr(folder, '/') = '\0';
     snprintf(command, sizeof command,
              "%s -std=c++17 -O1 -fPIC -shared -ffp-contract=off -fno-strict-aliasing -fwrapv "
-             "-fno-math-errno -w -I%s -include %s/device.h -x c++ %s -o %s >%s 2>&1",
+             "-fno-math-errno -w '-D__launch_bounds__(n)=' -I%s -include %s/device.h -x c++ %s -o "
+             "%s >%s 2>&1",
              cxx && *cxx ? cxx : "c++", folder, folder, source, library, log);
     const int status = system(command);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
@@ -245,6 +252,13 @@ void cuda_shim_unload(cuda_shim_module *m) {
     if (!m) return;
     dlclose(m->lib);
     free(m);
+}
+
+int cuda_shim_parameters(const cuda_shim_module *m, const char *name, size_t *bytes) {
+    char call[256];
+    snprintf(call, sizeof call, "cuda_shim_sizes_%s", name);
+    int (*sizes)(size_t * out) = (int (*)(size_t *))(uintptr_t)dlsym(m->lib, call);
+    return sizes ? sizes(bytes) : -1;
 }
 
 void *cuda_shim_kernel(const cuda_shim_module *m, const char *name) {

@@ -5,6 +5,7 @@
 #define CUDA_SHIM_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct cuda_shim_module cuda_shim_module;
@@ -12,6 +13,8 @@ typedef struct cuda_shim_module cuda_shim_module;
 /* text: the vocabulary of generated code (mlsi_gen_device_text) and kernels. NULL: cuda_shim_error says why. */
 cuda_shim_module *cuda_shim_load(const char *text);
 void cuda_shim_unload(cuda_shim_module *m);
+/* Bytes of each parameter of a kernel, and how many there are; -1: none of this name. */
+int cuda_shim_parameters(const cuda_shim_module *m, const char *name, size_t *bytes);
 /* NULL: none of this name. */
 void *cuda_shim_kernel(const cuda_shim_module *m, const char *name);
 
@@ -23,7 +26,8 @@ typedef enum cuda_shim_order {
 
 typedef struct cuda_shim_launch {
     void *kernel;
-    uint32_t blocks, threads, shared_bytes; /* without shared memory there are no barriers */
+    uint32_t blocks, threads, shared_bytes; /* without dynamic shared memory threads do not wait, */
+    bool waits;                             /* unless this is said */
     void **params;                          /* pointers to the arguments, in order */
     cuda_shim_order order;
 } cuda_shim_launch;

@@ -15,8 +15,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __shared__      static
-#define __align__(n)    alignas(n)
-#define __launch_bounds__(...)
+#define __align__(n)    __attribute__((aligned(n)))
 
 extern "C" {
 cuda_shim_machine *cuda_shim; /* set when the module is loaded */
@@ -49,6 +48,14 @@ template <class T> static inline T __shfl_down_sync(unsigned, T x, unsigned by) 
 }
 template <class T> static inline T __shfl_sync(unsigned, T x, int lane) {
     return cuda_shim_from((threadIdx.x & ~31u) + ((unsigned)lane & 31), x);
+}
+
+/* Which threads of the warp say yes. */
+static inline unsigned __ballot_sync(unsigned, int yes) {
+    unsigned all = yes ? 1u << (threadIdx.x & 31) : 0;
+    for (int h = 16; h; h /= 2)
+        all |= __shfl_xor_sync(0xffffffffu, all, h);
+    return all;
 }
 
 static inline unsigned long long atomicCAS(unsigned long long *p, unsigned long long was,
@@ -95,6 +102,12 @@ struct alignas(16) float4 {
 template <class... A, size_t... I>
 static void cuda_shim_apply(void (*kernel)(A...), void **params, std::index_sequence<I...>) {
     kernel(*(A *)params[I]...);
+}
+template <class... A> static int cuda_shim_sizes(void (*)(A...), size_t *out) {
+    const size_t sizes[] = {sizeof(A)..., 0};
+    for (size_t i = 0; i < sizeof...(A); i++)
+        out[i] = sizes[i];
+    return sizeof...(A);
 }
 template <class... A> static void cuda_shim_call(void (*kernel)(A...), void **params) {
     cuda_shim_apply(kernel, params, std::make_index_sequence<sizeof...(A)>());

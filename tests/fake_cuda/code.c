@@ -1,6 +1,8 @@
 /* Modules, kernels, launches, graphs. */
 #include "state.h"
 
+#include <stdio.h>
+
 /* An image is "FAKE" and the text whose kernels it has. */
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *options,
                                    void **values) {
@@ -12,6 +14,11 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n,
     if (!m || !(m->text = fake_make(strlen(text) + 1)))
         return fake_drop(m), fake_done(CUDA_ERROR_OUT_OF_MEMORY);
     strcpy(m->text, text);
+    if (fake_runs() && !(m->shim = cuda_shim_load(text))) {
+        fprintf(stderr, "fake CUDA: %s\n", cuda_shim_error());
+        fake_drop(m->text);
+        return fake_drop(m), fake_done(INVALID_IMAGE);
+    }
     fake.modules++;
     return *out = m, fake_done(CUDA_SUCCESS);
 }
@@ -21,6 +28,7 @@ EXPORT CUresult cuModuleUnload(CUmodule m) {
         next = f->next;
         fake_drop(f);
     }
+    cuda_shim_unload(m->shim);
     fake_drop(m->text);
     fake_drop(m);
     return fake.modules--, fake_done(r);
@@ -34,6 +42,12 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *nam
     if (!f) return fake_done(CUDA_ERROR_OUT_OF_MEMORY);
     for (int i = 0; i < fake.n_kernels; i++)
         if (!strcmp(fake.kernels[i].name, name)) f->kernel = &fake.kernels[i];
+    if (m->shim) {
+        f->shim = m->shim;
+        f->call = cuda_shim_kernel(m->shim, name);
+        f->n_params = cuda_shim_parameters(m->shim, name, f->bytes);
+        f->waits = !strncmp(name, "mlsi_row_", 9);
+    }
     f->shared_most = 48 << 10;
     f->next = m->functions;
     m->functions = f;
@@ -57,6 +71,23 @@ EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction
     *out = threads < 1 || shared > (size_t)f->shared_most ? 0 : 2048 / threads;
     return fake_done(CUDA_SUCCESS);
 }
+/* A launch's parameters are the caller's until it returns. */
+static bool keep_arguments(op *o, CUfunction f, void **params) {
+    size_t bytes = sizeof(void *) * (size_t)f->n_params;
+    for (int i = 0; i < f->n_params; i++)
+        bytes += (f->bytes[i] + 15) & ~(size_t)15;
+    o->shim = f;
+    o->arguments = fake_make(bytes + 16);
+    if (!o->arguments) return false;
+    char *at = (char *)(((uintptr_t)(o->arguments + f->n_params) + 15) & ~(uintptr_t)15);
+    for (int i = 0; i < f->n_params; i++) {
+        o->arguments[i] = at;
+        memcpy(at, params[i], f->bytes[i]);
+        at += (f->bytes[i] + 15) & ~(size_t)15;
+    }
+    return true;
+}
+
 EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned tx,
                                unsigned ty, unsigned tz, unsigned shared, CUstream s, void **params,
                                void **extra) {
@@ -66,6 +97,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z,
         return fake_done(INVALID_VALUE);
     op o = {.kind = OP_LAUNCH, .kernel = f->kernel, .blocks = x, .threads = tx, .shared = shared};
     o.poisoned = ++fake.launches == fake.poison;
+    if (f->call && !keep_arguments(&o, f, params)) return fake_done(CUDA_ERROR_OUT_OF_MEMORY);
     for (int i = 0; f->kernel && i < f->kernel->n_params; i++)
         memcpy(&o.params[i], params[i], 8);
     return fake_done(fake_give(s, &o));

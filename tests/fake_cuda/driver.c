@@ -1,6 +1,7 @@
 #include "state.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 EXPORT fake_cuda fake = {.devices = 1, .memory = (uint64_t)1 << 30, .nvrtc_newest = 120};
 
@@ -220,6 +221,18 @@ static bool inside(const char *p, size_t bytes) {
 
 static CUresult run_ops(const op *first);
 
+static CUresult run_shim(const op *o) {
+    const cuda_shim_launch l = {.kernel = o->shim->call,
+                                .blocks = o->blocks,
+                                .threads = o->threads,
+                                .shared_bytes = o->shared,
+                                .waits = o->shim->waits,
+                                .params = o->arguments};
+    if (cuda_shim_run(o->shim->shim, &l)) return CUDA_SUCCESS;
+    fprintf(stderr, "fake CUDA: %s\n", cuda_shim_error());
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 static CUresult run_op(const op *o) {
     void *params[PARAMS];
     switch (o->kind) {
@@ -239,7 +252,7 @@ static CUresult run_op(const op *o) {
         for (int i = 0; i < PARAMS; i++)
             params[i] = (void *)(uintptr_t)&o->params[i];
         if (o->kernel) o->kernel->run(params, o->blocks, o->threads, o->shared);
-        return CUDA_SUCCESS;
+        return o->shim ? run_shim(o) : CUDA_SUCCESS;
     default: return run_ops(o->graph);
     }
 }
@@ -254,6 +267,7 @@ static CUresult run_ops(const op *first) {
 void fake_free_ops(op *first) {
     for (op *o = first, *next; o; o = next) {
         next = o->next;
+        fake_drop(o->arguments);
         fake_drop(o);
     }
 }

@@ -1,6 +1,7 @@
 /* A CUDA driver on host memory, as a shared library of its own: what the library finds by MLSYS_CUDA_DRIVER in tests. It is
  * strict where the driver is: no call without a current context, copies inside live memory only, no waiting in a capture.
- * Knobs and counts are one exported struct. */
+ * Knobs and counts are one exported struct. With FAKE_CUDA_RUN=1 kernels run as well: their text is compiled by the host's C++
+ * compiler (tests/cuda_shim). */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
 

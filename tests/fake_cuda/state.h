@@ -2,6 +2,7 @@
 #ifndef FAKE_CUDA_STATE_H
 #define FAKE_CUDA_STATE_H
 
+#include "cuda_shim/cuda_shim.h"
 #include "fake_cuda.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 extern fake_cuda fake;
 
 enum { INVALID_VALUE = 1, INVALID_DEVICE = 101, INVALID_IMAGE = 200, CAPTURE_UNSUPPORTED = 900 };
-enum { CAPTURE_INVALIDATED = 901, DEPTH = 16, PARAMS = 32 };
+enum { CAPTURE_INVALIDATED = 901, DEPTH = 16, PARAMS = 32, ARGUMENTS = 400 };
 
 typedef enum op_kind { OP_COPY, OP_FILL, OP_EVENT, OP_LAUNCH, OP_GRAPH } op_kind;
 
@@ -28,6 +29,8 @@ typedef struct op {
     const fake_kernel *kernel;
     unsigned blocks, threads, shared;
     uint64_t params[PARAMS];
+    const struct CUfunc_st *shim; /* a kernel that runs, with its parameters */
+    void **arguments;
     struct op *graph;
 } op;
 
@@ -42,10 +45,16 @@ struct CUstream_st {
 struct CUfunc_st {
     CUfunction next;
     const fake_kernel *kernel;
+    cuda_shim_module *shim;
+    void *call;
+    bool waits; /* its threads have barriers without dynamic shared memory */
+    int n_params;
+    size_t bytes[ARGUMENTS];
     int shared_most;
 };
 struct CUmod_st {
     char *text;
+    cuda_shim_module *shim;
     CUfunction functions;
 };
 struct CUgraph_st {
@@ -55,6 +64,7 @@ struct CUgraphExec_st {
     op *first;
 };
 
+static inline bool fake_runs(void) { return getenv("FAKE_CUDA_RUN") != NULL; }
 /* Memory that the end of the last context frees if nobody does. */
 void *fake_make(size_t bytes);
 void fake_drop(void *p);

@@ -2,8 +2,6 @@
 #include "core/quant_panel.h"
 #include "cuda/rows/rows.h"
 
-#include <stdio.h>
-
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 static mlsys_status run(const mlsi_kernel_args *args) {
@@ -11,7 +9,7 @@ static mlsys_status run(const mlsi_kernel_args *args) {
     const mlsi_view *x = &args->in[0], *w = &args->in[1], *y = &args->out[0];
     const int last = x->rank - 1;
     mlsi_index m = {.count = 1};
-    char name[64];
+    const char *name;
     for (int d = 0; d < last; d++)
         mlsi_index_add(&m, x->shape[d], x->strides[d], 0, y->strides[d]);
     mlsi_index_merge(&m);
@@ -28,13 +26,12 @@ static mlsys_status run(const mlsi_kernel_args *args) {
     int64_t segments = divide_up(p.k, MLSI_K_SEGMENT), blocks,
             together = m.count == 1 ? 1 : TOGETHER;
     uint32_t threads = 256;
-    const char *format = mlsi_cuda_quant_name(w->dtype);
     if (m.count <= FEW) {
-        snprintf(name, sizeof name, "mlsi_row_%s_rows_%d", format, (int)together);
+        name = together == 1 ? "mlsi_row_quant_rows_1" : "mlsi_row_quant_rows_4";
         blocks = divide_up(m.count, together) * divide_up(p.n, MLSI_PANEL_ROWS);
         threads = 32 * (uint32_t)(segments < 1 ? 1 : segments < WARPS_MOST ? segments : WARPS_MOST);
     } else {
-        snprintf(name, sizeof name, "mlsi_row_%s_tiles", format);
+        name = "mlsi_row_quant_tiles";
         blocks = divide_up(m.count, SIDE) * divide_up(p.n, SIDE);
     }
     return mlsi_cuda_row_launch(args, mlsi_cuda_quant_unit(w->dtype), name, blocks, threads, 0, &p);

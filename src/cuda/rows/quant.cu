@@ -247,30 +247,18 @@ template <class F> V_FN void quant_tiles(const cuda_quant_product &p) {
     }
 }
 
-#define QUANT_KERNELS(name)                                                                        \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
-        mlsi_row_##name##_rows_1(cuda_quant_product p) {                                           \
-        quant_rows<format_##name, 1>(p);                                                           \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
-        mlsi_row_##name##_rows_4(cuda_quant_product p) {                                           \
-        quant_rows<format_##name, 4>(p);                                                           \
-    }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(QUANT_THREADS)                                    \
-        mlsi_row_##name##_tiles(cuda_quant_product p) {                                            \
-        quant_tiles<format_##name>(p);                                                             \
-    }
-/* NVRTC compiles the kernels of one format, nvcc all. */
-#ifdef QUANT_ONLY
-#define QUANT_THESE(name) QUANT_KERNELS(name)
-QUANT_THESE(QUANT_ONLY)
-#else
-QUANT_KERNELS(q4_0)
-QUANT_KERNELS(q4_1)
-QUANT_KERNELS(q5_0)
-QUANT_KERNELS(q5_1)
-QUANT_KERNELS(q8_0)
-QUANT_KERNELS(q4_k)
-QUANT_KERNELS(q5_k)
-QUANT_KERNELS(q6_k)
+/* A unit has the kernels of one format. */
+#ifndef QUANT_FORMAT
+#define QUANT_FORMAT format_q4_1
 #endif
+
+extern "C" __global__ void __launch_bounds__(256) mlsi_row_quant_rows_1(cuda_quant_product p) {
+    quant_rows<QUANT_FORMAT, 1>(p);
+}
+extern "C" __global__ void __launch_bounds__(256) mlsi_row_quant_rows_4(cuda_quant_product p) {
+    quant_rows<QUANT_FORMAT, 4>(p);
+}
+extern "C" __global__ void __launch_bounds__(QUANT_THREADS)
+    mlsi_row_quant_tiles(cuda_quant_product p) {
+    quant_tiles<QUANT_FORMAT>(p);
+}

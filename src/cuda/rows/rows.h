@@ -22,7 +22,6 @@ mlsys_status mlsi_cuda_row_launch(const mlsi_kernel_args *args, mlsi_cuda_unit u
 /* Of a device that is closed. */
 void mlsi_cuda_rows_free(mlsi_accel *d);
 
-const char *mlsi_cuda_quant_name(mlsys_dtype t); /* "q4_0" */
 mlsi_cuda_unit mlsi_cuda_quant_unit(mlsys_dtype t);
 /* Which float types the kernels take. */
 static inline bool mlsi_cuda_takes(mlsys_dtype t) {

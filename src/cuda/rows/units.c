@@ -18,8 +18,6 @@ static int format_of(mlsys_dtype t) {
     return i;
 }
 
-const char *mlsi_cuda_quant_name(mlsys_dtype t) { return quant_names[format_of(t)]; }
-
 mlsi_cuda_unit mlsi_cuda_quant_unit(mlsys_dtype t) {
     return (mlsi_cuda_unit)(MLSI_CUDA_QUANT + format_of(t));
 }
@@ -41,7 +39,7 @@ static mlsys_status load(mlsi_accel *d, mlsi_cuda_unit unit, mlsi_accel_module *
     mlsi_text text;
     if (unit < MLSI_CUDA_QUANT) return mlsi_cuda_load(d, d->alloc, texts[unit], out);
     mlsi_text_init(&text, d->alloc);
-    mlsi_text_add(&text, "#define QUANT_ONLY %s\n", quant_names[unit - MLSI_CUDA_QUANT]);
+    mlsi_text_add(&text, "#define QUANT_FORMAT format_%s\n", quant_names[unit - MLSI_CUDA_QUANT]);
     mlsi_text_add(&text, "%s", mlsi_cuda_text_quant);
     mlsys_status st = text.st;
     if (st == MLSYS_OK) st = mlsi_cuda_load(d, d->alloc, text.data, out);
