@@ -268,3 +268,5 @@ MLSI_FAULT_ROW(CUDA_EXTENT, "src/ir/codegen/cuda_block.c", "conformance/check_cu
                "the last iteration of a loop that threads share is left out")
 MLSI_FAULT_ROW(CUDA_PACK, "src/ir/codegen/cuda_pack.c", "conformance/check_cuda_nests",
                "a pack at the end of a row has one element too many")
+MLSI_FAULT_ROW(CUDA_TILE, "src/ir/codegen/cuda_tile.c", "conformance/check_cuda_nests",
+               "threads read a tile before it is there")
