@@ -240,6 +240,21 @@ START_TEST(rows_of_all_lengths) {
 }
 END_TEST
 
+/* Tiles whose sides end within them, along loops that are cut themselves. */
+START_TEST(transposes) {
+    static const row_op turn = {"transpose(%0) {perm=[1, 0]}", "T[N,R]", false};
+    static const int shapes[][2] = {{40, 4100}, {4100, 33}, {65, 31}, {16, 16}, {15, 200}};
+    begin();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        add_row_op(&turn, shapes[i][0], shapes[i][1], "f32");
+        add_row_op(&turn, shapes[i][0], shapes[i][1], "bf16");
+        add_row_op(&turn, shapes[i][0], shapes[i][1], "f64");
+    }
+    run_all(SEED);
+    end();
+}
+END_TEST
+
 /* ---- what fusion makes ------------------------------------------------------------------------------------------- */
 
 static bool has_own_loops(const mlsi_func *f) {
@@ -291,6 +306,7 @@ int main(void) {
     TCase *tc = tcase_create("nests");
     tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, rows_of_all_lengths, 0, ROW_SHAPES);
+    tcase_add_test(tc, transposes);
     tcase_add_test(tc, random_graphs);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
