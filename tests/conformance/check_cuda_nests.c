@@ -334,12 +334,12 @@ int main(void) {
     TCase *tc = tcase_create("nests");
     tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, rows_of_all_lengths, 0, ROW_SHAPES);
-    tcase_add_test(tc, transposes);
     tcase_add_test(tc, random_graphs);
     suite_add_tcase(s, tc);
     TCase *waits = tcase_create("barriers");
     tcase_set_timeout(waits, 120);
     tcase_add_test(waits, a_row_read_backwards);
+    tcase_add_test(waits, transposes);
     suite_add_tcase(s, waits);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
