@@ -263,8 +263,10 @@ MLSI_FAULT_ROW(PLAN_ORDERS, "src/run/plan.c", "unit/check_plan",
 MLSI_FAULT_ROW(CUDA_BARRIER, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_nests",
                "threads of a block do not wait for what another one stores")
 MLSI_FAULT_ROW(CUDA_LANE, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_nests",
-               "terms of a sum go to the lanes in the reverse order")
+               "terms of a sum go to lanes that fold in another order")
 MLSI_FAULT_ROW(CUDA_EXTENT, "src/ir/codegen/cuda_block.c", "conformance/check_cuda_nests",
                "the last iteration of a loop that threads share is left out")
 MLSI_FAULT_ROW(CUDA_PACK, "src/ir/codegen/cuda_pack.c", "conformance/check_cuda_nests",
                "a pack at the end of a row has one element too many")
+MLSI_FAULT_ROW(CUDA_TILE, "src/ir/codegen/cuda_tile.c", "conformance/check_cuda_nests",
+               "threads read a tile before it is there")

@@ -240,6 +240,49 @@ START_TEST(rows_of_all_lengths) {
 }
 END_TEST
 
+/* Tiles whose sides end within them, along loops that are cut themselves. */
+START_TEST(transposes) {
+    static const row_op turn = {"transpose(%0) {perm=[1, 0]}", "T[N,R]", false};
+    static const int shapes[][2] = {{40, 4100}, {4100, 33}, {65, 31}, {16, 16}, {15, 200}};
+    begin();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        add_row_op(&turn, shapes[i][0], shapes[i][1], "f32");
+        add_row_op(&turn, shapes[i][0], shapes[i][1], "bf16");
+        add_row_op(&turn, shapes[i][0], shapes[i][1], "f64");
+    }
+    run_all(SEED);
+    end();
+}
+END_TEST
+
+/* What one thread of a block stores and another one reads: without the barrier between the loops it is not there. */
+START_TEST(a_row_read_backwards) {
+    enum { ROWS = 3, LENGTH = 300 };
+    const mlsi_type type = {.dtype = MLSYS_F32, .rank = 2, .dims = {ROWS, LENGTH}};
+    const int64_t length = LENGTH;
+    mlsi_nest n;
+    begin();
+    mlsi_nest_init(&n, &pc.ctx->alloc, NULL, "backwards");
+    const int32_t x = mlsi_nest_param(&n, MLSI_SCOPE_INPUT, "x", &type);
+    const int32_t y = mlsi_nest_param(&n, MLSI_SCOPE_OUTPUT, "y", &type);
+    const int64_t r = mlsi_nest_for(&n, MLSI_LOOP_PARALLEL, "r", ROWS);
+    const int32_t row = mlsi_nest_local(&n, "row", MLSYS_F32, 1, &length);
+    int64_t at[2] = {r, mlsi_nest_for(&n, MLSI_LOOP_VECTOR, "j", LENGTH)};
+    mlsi_nest_store(&n, row, &at[1], mlsi_nest_load(&n, x, at));
+    mlsi_nest_end(&n);
+    at[1] = mlsi_nest_for(&n, MLSI_LOOP_VECTOR, "k", LENGTH);
+    const int64_t back = mlsi_nest_index(&n, '-', LENGTH - 1, at[1]);
+    mlsi_nest_store(&n, y, at, mlsi_nest_load(&n, row, &back));
+    mlsi_nest_end(&n);
+    mlsi_nest_end(&n);
+    OK(mlsi_nest_finish(&n));
+    add_nest(&n, false, "a row read backwards", NULL);
+    ck_assert_int_eq(blocks_are_workers, 1);
+    run_all(SEED);
+    end();
+}
+END_TEST
+
 /* ---- what fusion makes ------------------------------------------------------------------------------------------- */
 
 static bool has_own_loops(const mlsi_func *f) {
@@ -293,6 +336,11 @@ int main(void) {
     tcase_add_loop_test(tc, rows_of_all_lengths, 0, ROW_SHAPES);
     tcase_add_test(tc, random_graphs);
     suite_add_tcase(s, tc);
+    TCase *waits = tcase_create("barriers");
+    tcase_set_timeout(waits, 120);
+    tcase_add_test(waits, a_row_read_backwards);
+    tcase_add_test(waits, transposes);
+    suite_add_tcase(s, waits);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
     int failed = srunner_ntests_failed(r);

@@ -53,7 +53,7 @@ static void element(mlsi_c_writer *w, const mlsi_lx *x) {
     const char *name = w->n->buffers[x->ref].name;
     if (!mlsi_c_memory_type(x->dtype)) mlsi_c_refuse(w, mlsi_dtype_get(x->dtype)->name);
     if (is_narrow(x->dtype)) mlsi_text_add(w->out, "ml_load_%s(&", mlsi_dtype_get(x->dtype)->name);
-    if (w->worker == MLSI_C_HOST || !mlsi_cuda_packed_load(w, x)) {
+    if (w->worker == MLSI_C_HOST || (!mlsi_cuda_packed_load(w, x) && !mlsi_cuda_tiled_load(w, x))) {
         mlsi_text_add(w->out, "m_%s[", name);
         mlsi_c_address(w, x->ref, x->index);
         mlsi_text_add(w->out, "]");

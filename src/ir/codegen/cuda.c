@@ -93,6 +93,8 @@ mlsys_status mlsi_codegen_cuda_work(const mlsi_nest *n, const mlsi_gpu_code *cod
 
 /* ---- the function -------------------------------------------------------------------------------------------- */
 
+static bool is_block(const mlsi_cuda_plan *p) { return p->block || p->tile_var >= 0; }
+
 static void parameters(mlsi_c_writer *w, const char *name) {
     mlsi_text_add(w->out, "/* %s */\nextern \"C\" __global__ void %s(", w->n->name, name);
     for (int32_t i = 0; i < w->n->n_inputs; i++)
@@ -128,30 +130,46 @@ static void declare_all(mlsi_c_writer *w) {
         last = b->name;
     }
     mlsi_text_add(w->out, "const int64_t worker = %s, workers = %s;\n",
-                  w->plan->block ? "blockIdx.x" : "(int64_t)blockIdx.x * blockDim.x + threadIdx.x",
-                  w->plan->block ? "gridDim.x" : "(int64_t)gridDim.x * blockDim.x");
+                  is_block(w->plan) ? "blockIdx.x"
+                                    : "(int64_t)blockIdx.x * blockDim.x + threadIdx.x",
+                  is_block(w->plan) ? "gridDim.x" : "(int64_t)gridDim.x * blockDim.x");
     mlsi_text_add(w->out, "char *const mine = work + worker * work_bytes; (void)mine;\n");
 }
 
-/* The variables of a task's number: neighbours differ in the innermost one. Of a pack it is the first iteration. */
+/* How many iterations of a loop around the tasks are one task. */
+static int task_of(const mlsi_c_writer *w, int32_t var) {
+    const mlsi_cuda_plan *p = w->plan;
+    const bool last = var == w->n->stmts[p->pack_loop].var;
+    if (p->tile_var >= 0) return last || var == p->tile_var ? MLSI_CUDA_SIDE : 1;
+    return last ? p->pack : 1;
+}
+
+static int64_t turns(mlsi_c_writer *w, int32_t var) {
+    const int64_t extent = w->n->vars[var].extent;
+    const int size = task_of(w, var);
+    if (size == 1) return extent;
+    return mlsi_nest_index(w->n, '/', mlsi_nest_index(w->n, '+', extent, size - 1), size);
+}
+
+/* The variables of a task's number: neighbours differ in the innermost one. v_NAME, or, where a task is several iterations of the
+ * variable, the first one: b_NAME. */
 static void task_variables(mlsi_c_writer *w, const int32_t *chain, int count) {
     if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
     for (int i = count - 1; i >= 0; i--) {
         const char *v = w->n->vars[chain[i]].name;
-        const bool pack = w->plan->pack > 1 && i == count - 1;
+        const int size = task_of(w, chain[i]);
+        const char kind = size > 1 ? 'b' : 'v';
         if (i > 0) {
             mlsi_text_add(w->out, "const int64_t q_%s = ml_quotient(rest, ", v);
-            mlsi_c_index(w, mlsi_cuda_turns(w, chain[i]));
+            mlsi_c_index(w, turns(w, chain[i]));
             mlsi_text_add(w->out, ");\n");
         }
-        mlsi_text_add(w->out, "const int64_t %c_%s = ", pack ? 'b' : 'v', v);
-        if (pack) mlsi_text_add(w->out, "%d * (", w->plan->pack);
-        mlsi_text_add(w->out, "rest");
+        mlsi_text_add(w->out, "const int64_t %c_%s = %d * (rest", kind, v, size);
         if (i > 0) {
             mlsi_text_add(w->out, " - q_%s * ", v);
-            mlsi_c_index(w, mlsi_cuda_turns(w, chain[i]));
+            mlsi_c_index(w, turns(w, chain[i]));
         }
-        mlsi_text_add(w->out, "%s; (void)%c_%s;\n", pack ? ")" : "", pack ? 'b' : 'v', v);
+        mlsi_text_add(w->out, "); (void)%c_%s;\n", kind, v);
         if (i > 0) mlsi_text_add(w->out, "rest = q_%s;\n", v);
     }
 }
@@ -161,10 +179,12 @@ static void tasks(mlsi_c_writer *w, int64_t *number) {
     int count = mlsi_codegen_chain(w->n, chain, &inner);
     *number = 1;
     for (int i = 0; i < count; i++)
-        *number = mlsi_nest_index(w->n, '*', *number, mlsi_cuda_turns(w, chain[i]));
+        *number = mlsi_nest_index(w->n, '*', *number, turns(w, chain[i]));
     mlsi_text_add(w->out, "for (int64_t task = worker; task < tasks; task += workers) {\n");
     task_variables(w, chain, count);
-    if (w->plan->pack > 1)
+    if (w->plan->tile_var >= 0)
+        mlsi_cuda_tile_body(w);
+    else if (w->plan->pack > 1)
         mlsi_cuda_pack_body(w);
     else
         mlsi_c_body(w, inner);
@@ -181,10 +201,14 @@ mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
     if (st == MLSYS_OK) {
         w.plan = &plan;
         w.worker = plan.block ? MLSI_C_BLOCK : MLSI_C_THREAD;
-        code->block_is_worker = plan.block;
+        plan.pack = 1;
+        mlsi_cuda_find_tile(&w);
+        if (plan.tile_var < 0) mlsi_cuda_find_pack(&w);
+        code->block_is_worker = is_block(&plan);
         code->threads = MLSI_CUDA_THREADS;
-        code->shared_bytes = plan.block ? shared_bytes(n) : 0;
-        mlsi_cuda_find_pack(&w);
+        code->shared_bytes = plan.block           ? shared_bytes(n)
+                             : plan.tile_var >= 0 ? mlsi_cuda_tile_bytes(&w)
+                                                  : 0;
         parameters(&w, name);
         declare_all(&w);
         tasks(&w, &code->tasks);

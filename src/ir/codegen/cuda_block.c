@@ -189,7 +189,9 @@ static void shared_loop(mlsi_c_writer *w, const mlsi_ls *s, const char *v, int32
             loop_in_chunks(w, v, first, position);
             return;
         }
-    const char *lane = mlsi_fault(MLSI_FAULT_CUDA_LANE) ? "127 - threadIdx.x" : "threadIdx.x";
+    const char *lane = mlsi_fault(MLSI_FAULT_CUDA_LANE)
+                           ? "((threadIdx.x >> 1 | threadIdx.x << 6) & 127)"
+                           : "threadIdx.x";
     mlsi_text_add(w->out, "for (int64_t v_%s = (%s", v, lane);
     if (position) {
         mlsi_text_add(w->out, " - ");

@@ -17,7 +17,6 @@ typedef struct pack_walk {
     int widest; /* bytes of an element that moves along */
     int calls; /* of elementary functions and the like, which the compiler writes out for each element */
     int accesses; /* that become vectors */
-    bool fits;
 } pack_walk;
 
 static bool moves_along(pack_walk *k, int32_t buffer, const int64_t *index) {
@@ -41,11 +40,8 @@ static bool is_call(const mlsi_nest *n, const mlsi_lx *x) {
 static void visit_value(pack_walk *k, int32_t expr, bool guarded) {
     if (expr < 0) return;
     const mlsi_lx *x = &k->n->exprs[expr];
-    if (x->kind == MLSI_LX_LOAD) {
-        if (k->n->buffers[x->ref].scope != MLSI_SCOPE_INPUT) k->fits = false;
-        if (!guarded && !k->p->packed_load[expr])
-            k->p->packed_load[expr] = moves_along(k, x->ref, x->index);
-    }
+    if (x->kind == MLSI_LX_LOAD && !guarded && !k->p->packed_load[expr])
+        k->p->packed_load[expr] = moves_along(k, x->ref, x->index);
     k->calls += is_call(k->n, x);
     for (int i = 0; i < x->n_args; i++)
         visit_value(k, x->args[i], guarded || x->kind == MLSI_LX_GUARD);
@@ -54,14 +50,30 @@ static void visit_value(pack_walk *k, int32_t expr, bool guarded) {
 static void visit(pack_walk *k, int32_t first) {
     for (int32_t i = first; i >= 0; i = k->n->stmts[i].next) {
         const mlsi_ls *s = &k->n->stmts[i];
-        if (s->kind != MLSI_LS_LET && s->kind != MLSI_LS_STORE) k->fits = false;
         visit_value(k, s->value, false);
         if (s->kind == MLSI_LS_STORE) k->p->packed_store[i] = moves_along(k, s->ref, s->index);
     }
 }
 
-/* The last loop of the chain, -1 = there is none. */
-static int32_t last_loop(const mlsi_nest *n) {
+static bool reads_inputs_alone(const mlsi_nest *n, int32_t expr) {
+    if (expr < 0) return true;
+    const mlsi_lx *x = &n->exprs[expr];
+    if (x->kind == MLSI_LX_LOAD) return n->buffers[x->ref].scope == MLSI_SCOPE_INPUT;
+    for (int i = 0; i < x->n_args; i++)
+        if (!reads_inputs_alone(n, x->args[i])) return false;
+    return true;
+}
+
+bool mlsi_cuda_is_plain(const mlsi_nest *n, int32_t first) {
+    for (int32_t i = first; i >= 0; i = n->stmts[i].next) {
+        const mlsi_ls *s = &n->stmts[i];
+        if (s->kind != MLSI_LS_LET && s->kind != MLSI_LS_STORE) return false;
+        if (!reads_inputs_alone(n, s->value)) return false;
+    }
+    return true;
+}
+
+int32_t mlsi_cuda_last_loop(const mlsi_nest *n) {
     int32_t chain[8], inner, last = -1;
     const int count = mlsi_codegen_chain(n, chain, &inner);
     for (int32_t i = n->first, k = 0; k < count; k++, i = n->stmts[i].body)
@@ -72,7 +84,7 @@ static int32_t last_loop(const mlsi_nest *n) {
 static int size_of(const pack_walk *k, int64_t extent) {
     enum { BYTES = 16, MOST = 8, CALLS = 8 };
     int64_t lo, hi;
-    if (!k->fits || !k->accesses) return 1;
+    if (!k->accesses) return 1;
     int pack = BYTES / k->widest < MOST ? BYTES / k->widest : MOST;
     while (pack > 1 && pack * k->calls > CALLS)
         pack /= 2;
@@ -82,22 +94,16 @@ static int size_of(const pack_walk *k, int64_t extent) {
 
 void mlsi_cuda_find_pack(mlsi_c_writer *w) {
     mlsi_cuda_plan *p = w->plan;
-    const int32_t loop = last_loop(w->n);
+    const int32_t loop = mlsi_cuda_last_loop(w->n);
     p->pack = 1;
     if (loop < 0 || p->block || w->n->vars[w->n->stmts[loop].var].symbol < 0) return;
     const mlsi_ls *s = &w->n->stmts[loop], *cut = mlsi_c_ragged(w, s);
-    pack_walk k = {.n = w->n, .p = p, .var = s->var, .widest = 1, .fits = true};
-    visit(&k, cut ? cut->body : s->body);
+    const int32_t first = cut ? cut->body : s->body;
+    if (!mlsi_cuda_is_plain(w->n, first)) return;
+    pack_walk k = {.n = w->n, .p = p, .var = s->var, .widest = 1};
+    visit(&k, first);
     p->pack = size_of(&k, w->n->vars[s->var].extent);
     p->pack_loop = loop;
-}
-
-int64_t mlsi_cuda_turns(mlsi_c_writer *w, int32_t var) {
-    mlsi_nest *n = w->n;
-    const int64_t extent = n->vars[var].extent;
-    const int pack = w->plan->pack;
-    if (pack == 1 || var != n->stmts[w->plan->pack_loop].var) return extent;
-    return mlsi_nest_index(n, '/', mlsi_nest_index(n, '+', extent, pack - 1), pack);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@ enum {
         128, /* of a block that is a worker: thread t is lane t of the canonical tree */
     MLSI_CUDA_SCRATCH = 2048,     /* bytes of shared memory in which reductions are folded */
     MLSI_CUDA_SHARED = 32 * 1024, /* most bytes of LOCAL buffers in shared memory */
+    MLSI_CUDA_SIDE = 32,          /* of a tile */
     MLSI_CUDA_ARRAY = 1024        /* most bytes of a LOCAL buffer that is an array of one thread */
 };
 
@@ -29,9 +30,10 @@ typedef struct mlsi_cuda_plan {
     /* Per buffer. All inputs are one more, at n_buffers: an output may have been given an input's memory. */
     mlsi_cuda_touched *touched;
     int pack;           /* iterations of the last loop that are one task; 1: no packs */
-    int32_t pack_loop;  /* that loop's statement */
-    bool *packed_load;  /* per expression */
+    int32_t pack_loop;  /* the last loop's statement */
+    bool *packed_load;  /* per expression: of a pack, or of a tile */
     bool *packed_store; /* per statement */
+    int32_t tile_var;   /* tasks are tiles of this variable and the last one; -1: no tiles */
 } mlsi_cuda_plan;
 
 /* ---- cuda.c ---- */
@@ -70,14 +72,24 @@ void mlsi_cuda_end(mlsi_c_writer *w, int32_t acc);
 
 /* ---- cuda_pack.c ---- */
 
+/* No loops, conditions and failures, and nothing is read but inputs. */
+bool mlsi_cuda_is_plain(const mlsi_nest *n, int32_t first);
+/* The innermost of the tasks' loops, -1 = there is none. */
+int32_t mlsi_cuda_last_loop(const mlsi_nest *n);
 void mlsi_cuda_find_pack(mlsi_c_writer *w);
-/* How often a variable of the tasks changes. */
-int64_t mlsi_cuda_turns(mlsi_c_writer *w, int32_t var);
 /* The task of a pack. */
 void mlsi_cuda_pack_body(mlsi_c_writer *w);
 /* Writes what stands for the element in the pack; false: it is none of a pack. */
 bool mlsi_cuda_packed_load(mlsi_c_writer *w, const mlsi_lx *x);
 bool mlsi_cuda_packed_store(mlsi_c_writer *w, const mlsi_ls *s);
+
+/* ---- cuda_tile.c ---- */
+
+void mlsi_cuda_find_tile(mlsi_c_writer *w);
+/* The task of a tile. */
+void mlsi_cuda_tile_body(mlsi_c_writer *w);
+bool mlsi_cuda_tiled_load(mlsi_c_writer *w, const mlsi_lx *x);
+uint32_t mlsi_cuda_tile_bytes(const mlsi_c_writer *w);
 
 /* ---- cuda_block.c: statements that all threads of a block run ---- */
 
