@@ -258,3 +258,9 @@ MLSI_FAULT_ROW(INVARIANT_EMPTY, "src/ir/loop/invariant.c", "unit/check_invariant
                "what only an iteration reads is read before a loop that may have none")
 MLSI_FAULT_ROW(PLAN_ORDERS, "src/run/plan.c", "unit/check_plan",
                "of the orders in which few buffers can be placed only some are tried")
+MLSI_FAULT_ROW(ORDER_EFFECTS, "src/ir/passes/order.c", "unit/check_order",
+               "tasks that may fail change places")
+MLSI_FAULT_ROW(ORDER_DONATED, "src/ir/passes/order.c", "unit/check_order",
+               "a donated input may be read behind the task that could write over it")
+MLSI_FAULT_ROW(ORDER_WORSE, "src/ir/passes/order.c", "unit/check_order",
+               "an order stays though its plan needs more memory")

@@ -272,11 +272,45 @@ static mlsys_status pack_constants(mlsi_program *p) {
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_lower_program(mlsi_program *p) {
+static mlsys_status lower_routines(mlsi_program *p) {
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
     p->n_routines = p->graph.n_funcs;
     for (int32_t f = 0; f < p->n_routines; f++)
         MLSI_TRY(lower_func(p, f));
+    return MLSYS_OK;
+}
+
+void mlsi_routines_free(mlsi_program *p) {
+    mlsi_alloc *a = p->graph.alloc;
+    for (int64_t i = 0; i < p->n_routines; i++) {
+        mlsi_mem_free(a, p->routines[i].steps);
+        mlsi_mem_free(a, p->routines[i].slots);
+        mlsi_mem_free(a, p->routines[i].slot_of);
+        mlsi_mem_free(a, p->routines[i].alias_input);
+    }
+    mlsi_mem_free(a, p->routines);
+    mlsi_mem_free(a, p->packs);
+    p->routines = NULL;
+    p->packs = NULL;
+    p->n_routines = p->n_packs = p->cap_packs = 0;
+    p->packed_bytes = 0;
+}
+
+mlsys_status mlsi_routine_peak(void *program, int32_t func, uint64_t *bytes) {
+    mlsi_program *p = program;
+    mlsi_bound *b = NULL;
+    mlsys_status st = lower_routines(p);
+    if (st == MLSYS_OK) st = mlsi_bound_create(p, &b);
+    if (st == MLSYS_OK) st = mlsi_bound_names(b, 0, NULL, NULL);
+    if (st == MLSYS_OK) st = mlsi_bound_bind(b);
+    if (st == MLSYS_OK) *bytes = b->routines[func].arena_bytes;
+    mlsi_bound_free(p->graph.alloc, b);
+    mlsi_routines_free(p);
+    return st;
+}
+
+mlsys_status mlsi_lower_program(mlsi_program *p) {
+    MLSI_TRY(lower_routines(p));
     MLSI_TRY(pack_constants(p));
     return find_const_ranges(p);
 }

@@ -221,6 +221,9 @@ mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
 
 /* lower.c */
 mlsys_status mlsi_lower_program(mlsi_program *p);
+void mlsi_routines_free(mlsi_program *p);
+/* Arena of a function's steps at the symbols' maxima, of a program that is not lowered yet: the pass context's peak. */
+mlsys_status mlsi_routine_peak(void *program, int32_t func, uint64_t *bytes);
 
 /* generate.c: code for the functions that fusion has made; where there is none, block code; where their loops cannot be said so
  * either, their steps run one by one. The context's log says why. */
