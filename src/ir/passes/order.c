@@ -2,8 +2,8 @@
  * (order_list.c) is better, by the plan that each would get: so the arena at the symbols' maxima never grows.
  *
  * What stays in order: definitions before uses; tasks that may fail by what they read, so that the first failure is the same one;
- * the last reader of a donated input behind its other readers, as it may write over it. Functions that are one kernel
- * have no tasks. */
+ * the last reader of a donated input, which may write over it, behind its other readers and behind what may fail. Functions that
+ * are one kernel have no tasks. */
 #include "core/faults.h"
 #include "ir/passes/order.h"
 
@@ -71,15 +71,17 @@ static bool reads(const mlsi_tasks *t, int32_t n, int32_t root) {
     return false;
 }
 
-/* The last reader of a donated input may write over it. */
-static mlsys_status find_donated(mlsi_tasks *t, int32_t root) {
+/* The last reader of a donated input may write over it: behind its other readers, and behind all that may fail before it, so that
+ * a run which fails leaves the input as it was where it did so in the graph's order. */
+static mlsys_status find_donated(const mlsi_graph *g, mlsi_tasks *t, int32_t root) {
     int32_t last = -1;
+    bool fails = false;
     for (int32_t n = t->n - 1; n >= 0; n--) {
-        if (t->view[n] || !reads(t, n, root)) continue;
-        if (last < 0)
-            last = n;
-        else
-            MLSI_TRY(add_edge(t, n, last));
+        const bool reader = !t->view[n] && reads(t, n, root);
+        const bool failing = last >= 0 && !fails && checks_data(g, &t->f->nodes[n]);
+        if (last >= 0 && (reader || failing)) MLSI_TRY(add_edge(t, n, last));
+        if (reader && last < 0) last = n;
+        fails |= failing;
     }
     return MLSYS_OK;
 }
@@ -139,7 +141,7 @@ mlsys_status mlsi_tasks_find(mlsi_pass_ctx *p, int32_t func, mlsi_tasks *t) {
     MLSI_TRY(find_edges(p->g, t));
     for (int64_t i = 0; i < f->n_inputs && func == 0; i++)
         if (f->donated[i] && !mlsi_fault(MLSI_FAULT_ORDER_DONATED))
-            MLSI_TRY(find_donated(t, f->inputs[i]));
+            MLSI_TRY(find_donated(p->g, t, f->inputs[i]));
     MLSI_TRY(list_neighbours(t, true, &t->first_next, &t->next));
     return list_neighbours(t, false, &t->first_prev, &t->prev);
 }
