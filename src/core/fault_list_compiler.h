@@ -264,3 +264,9 @@ MLSI_FAULT_ROW(ORDER_DONATED, "src/ir/passes/order.c", "unit/check_order",
                "a donated input may be read behind the task that could write over it")
 MLSI_FAULT_ROW(ORDER_WORSE, "src/ir/passes/order.c", "unit/check_order",
                "an order stays though its plan needs more memory")
+MLSI_FAULT_ROW(PLACE_ORDER, "src/ir/loop/prove_hazard.c", "unit/check_in_place",
+               "an input may be written over though it is loaded behind the store")
+MLSI_FAULT_ROW(PLACE_OFFSET, "src/ir/loop/prove_hazard.c", "unit/check_in_place",
+               "an input may be written over though other iterations load what is stored")
+MLSI_FAULT_ROW(PLACE_CLAIMED, "src/ir/proof/nest_place.c", "unit/check_in_place",
+               "a claim that an output lies in an input's memory is believed")

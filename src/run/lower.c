@@ -161,11 +161,28 @@ static void take_operand(lowering *lo, int32_t i, int k, int o) {
     from->value = -1;
 }
 
+/* Of a generated kernel: any operand that its loops allow for the result. */
+static void share_generated(lowering *lo, int32_t i, const mlsi_generated *made) {
+    const mlsi_node *node = &lo->f->nodes[lo->r->steps[i].node];
+    for (int o = 0; o < node->n_out; o++) {
+        for (int k = 0; k < node->n_in && k < 64; k++) {
+            if (!(made->in_place[o] >> k & 1) || !may_share(lo, i, k, o)) continue;
+            take_operand(lo, i, k, o);
+            break;
+        }
+    }
+}
+
 /* Give results of step i the memory of operands when that is proved safe: one result that of any operand which
  * the kernel allows, several each that of its own. */
 static void share_in_place(lowering *lo, int32_t i) {
     const mlsi_kernel *kernel = lo->r->steps[i].on_host ? NULL : lo->r->steps[i].kernel;
     const mlsi_node *node = &lo->f->nodes[lo->r->steps[i].node];
+    const mlsi_generated *made = mlsi_generated_of(lo->p, node);
+    if (made && made->in_place) {
+        share_generated(lo, i, made);
+        return;
+    }
     for (int k = 0, o = 0; kernel && k < node->n_in && k < 32 && o < node->n_out; k++) {
         if (!(kernel->in_place >> k & 1)) continue;
         bool shared = may_share(lo, i, k, o);

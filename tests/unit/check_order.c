@@ -189,10 +189,8 @@ static char *order_with(planner *how) {
 
 /* An order stays only where the plan says that it is better: not when it says the same, or cannot say. */
 START_TEST(only_a_smaller_plan_is_kept) {
-    static const planner how[] = {{1000, -1, 0, 0},
-                                  {1000, 0, 0, 0},
-                                  {1000, 1, 0, 0},
-                                  {1000, -1, MLSYS_E_SHAPE, 0}};
+    static const planner how[] = {
+        {1000, -1, 0, 0}, {1000, 0, 0, 0}, {1000, 1, 0, 0}, {1000, -1, MLSYS_E_SHAPE, 0}};
     parse(bad[0].text);
     mlsi_text was;
     mlsi_text_init(&was, &pc.ctx->alloc);
