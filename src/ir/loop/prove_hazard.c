@@ -199,11 +199,11 @@ static mlsys_status prove(const mlsi_nest *n, int32_t input, int32_t output) {
 
 mlsys_status mlsi_prove_hazards(const mlsi_nest *n) { return prove(n, -1, -1); }
 
-/* Threads of a GPU do not run in the order of the text. */
+/* Threads of a GPU do not run in the order of the text; indices from data are not looked into. */
 static bool is_serial(const mlsi_nest *n) {
     for (int64_t i = 0; i < n->n_stmts; i++) {
         const mlsi_ls *s = &n->stmts[i];
-        if (s->kind >= MLSI_LS_BARRIER || (s->kind == MLSI_LS_FOR && s->loop > MLSI_LOOP_UNROLLED))
+        if (s->kind >= MLSI_LS_BIND || (s->kind == MLSI_LS_FOR && s->loop > MLSI_LOOP_UNROLLED))
             return false;
     }
     return true;

@@ -32,7 +32,8 @@ static int common_loops(const mlsi_nest_check *k, int32_t a, int32_t b, int32_t 
     return n;
 }
 
-/* Takes those of n variables that the code tells out of the list; how many are left. */
+/* Takes those of n variables that the code tells out of the list, however much it is moved or turned round; how many are left.
+ * Other variables that it names have been told before. */
 static int take_told(mlsi_nest_check *k, int64_t code, int n, int32_t *vars) {
     mlsi_nx_env env = mlsi_nx_keep_all();
     int32_t moving[MLSI_NX_VARS], left = 0;
@@ -44,7 +45,13 @@ static int take_told(mlsi_nest_check *k, int64_t code, int n, int32_t *vars) {
         env.of[vars[i]] = MLSI_NX_KEEP;
         if (still != code) moving[m++] = vars[i];
     }
-    if (!m || !mlsi_nx_radix(k, code, m, moving, &env, &r)) return n;
+    for (int i = 0; i < m; i++)
+        env.of[moving[i]] = 0;
+    const int64_t base = mlsi_nx_subst(k, code, &env);
+    env = mlsi_nx_keep_all();
+    if (!m || !(mlsi_nx_radix(k, mlsi_nx_ix(k, '-', code, base), m, moving, &env, &r) ||
+                mlsi_nx_radix(k, mlsi_nx_ix(k, '-', base, code), m, moving, &env, &r)))
+        return n;
     for (int i = 0; i < n; i++) {
         bool told = false;
         for (int j = 0; j < m; j++)
@@ -116,7 +123,7 @@ static void check_stmts(pair *p) {
     for (int32_t s = 0; s < k->n->n_stmts && !mlsi_nx_stop(k); s++) {
         const mlsi_ls *l = stmt(k, s);
         if (k->order[s] < 0) continue;
-        if ((l->kind == MLSI_LS_FOR && l->loop > MLSI_LOOP_UNROLLED) || l->kind >= MLSI_LS_BARRIER)
+        if ((l->kind == MLSI_LS_FOR && l->loop > MLSI_LOOP_UNROLLED) || l->kind >= MLSI_LS_BIND)
             mlsi_nx_refuse(k, "in place: not in the order of the text", "");
         check_value(p, s, l->value);
         check_value(p, s, l->value2);
