@@ -270,3 +270,7 @@ MLSI_FAULT_ROW(PLACE_OFFSET, "src/ir/loop/prove_hazard.c", "unit/check_in_place"
                "an input may be written over though other iterations load what is stored")
 MLSI_FAULT_ROW(PLACE_CLAIMED, "src/ir/proof/nest_place.c", "unit/check_in_place",
                "a claim that an output lies in an input's memory is believed")
+MLSI_FAULT_ROW(TRANSPOSE_INVERSE, "src/ir/passes/transpose.c", "unit/check_transpose",
+               "what leaves a region in another order is transposed the other way")
+MLSI_FAULT_ROW(TRANSPOSE_FACTORS, "src/ir/passes/transpose.c", "unit/check_transpose",
+               "the factors of a transposed product change places and are not transposed")

@@ -65,8 +65,8 @@ static void reversed(mlsi_nest *n) {
 }
 static void offset(mlsi_nest *n) { /* the element before; the first one itself */
     int64_t i = loop(n, "i"), j = loop(n, "j");
-    int32_t before = mlsi_nest_guard(n, 1, j, SIDE, load(n, i, mlsi_nest_index(n, '-', j, 1)),
-                                     load(n, i, j));
+    int32_t before =
+        mlsi_nest_guard(n, 1, j, SIDE, load(n, i, mlsi_nest_index(n, '-', j, 1)), load(n, i, j));
     mlsi_nest_store(n, Y, AT(i, j), before);
     mlsi_nest_store(n, Z, AT(i, j), mlsi_nest_float(n, MLSYS_F32, 1));
     end(n, 2);
@@ -168,8 +168,7 @@ static void run(const mlsi_nest *n, int shared, float out[2][SIDE * SIDE]) {
     OK(mlsi_type_layout(&n->tab, &t, NULL, &l));
     for (int i = 0; i < SIDE * SIDE; i++)
         x[i] = (float)test_int(&r, -1000, 1000);
-    const mlsi_view params[3] = {mlsi_view_of(x, &l),
-                                 mlsi_view_of(shared == Y ? x : out[0], &l),
+    const mlsi_view params[3] = {mlsi_view_of(x, &l), mlsi_view_of(shared == Y ? x : out[0], &l),
                                  mlsi_view_of(shared == Z ? x : out[1], &l)};
     OK(mlsi_nest_interpret(n, NULL, params));
     if (shared) memcpy(out[shared - Y], x, sizeof x);
@@ -277,7 +276,7 @@ static uint64_t check_plan(mlsi_program *p, int in_place) {
     OK(mlsi_bound_names(b, 0, NULL, NULL));
     OK(mlsi_bound_bind(b));
     const mlsi_bound_routine *br = &b->routines[0];
-    mlsi_plan_claim c = {&p->graph,         0,         r->n_steps,     r->n_slots,     b->proof.steps,
+    mlsi_plan_claim c = {&p->graph,      0,          r->n_steps,     r->n_slots,     b->proof.steps,
                          b->proof.slots, r->slot_of, r->alias_input, br->arena_bytes};
     OK(mlsi_check_plan(&c, b->proof.scratch));
     for (int64_t i = 0; i < r->n_steps; i++)

@@ -63,6 +63,7 @@ mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_transpose(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_hoist(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);

@@ -11,6 +11,8 @@ const mlsi_pass mlsi_pipeline[] = {
     {"fold", mlsi_pass_fold, false, "nodes over small constants become constants"},
     {"cse", mlsi_pass_cse, false, "equal nodes become one"},
     {"decompose", mlsi_pass_decompose, true, "composites that no kernel claims become primitives"},
+    {"transpose", mlsi_pass_transpose, false,
+     "elementwise values with their axes in the order that moves fewer bytes"},
     {"simplify2", mlsi_pass_simplify, false, "simplify, after decompose"},
     {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
     {"cse2", mlsi_pass_cse, false, "cse, after decompose"},

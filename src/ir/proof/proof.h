@@ -62,7 +62,7 @@ typedef struct mlsi_proof_claim {
 const char *mlsi_reason_name(mlsi_reason by);
 /* INTERNAL with "certificate of PASS, function NAME: %3 -> %1 (identity mul_one): why" when it does not hold. */
 mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_certificate *c);
-/* i-th listed identity, NULL past the end; the op that it is about. */
+/* i-th listed identity, NULL past the end; the op that it is about, MLSI_OP_COUNT: any that goes element by element. */
 const char *mlsi_identity_name(int i, mlsi_op *op);
 
 /* ---- nests ---------------------------------------------------------------------------------------------- */
