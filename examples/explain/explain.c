@@ -92,8 +92,8 @@ static mlsys_status compile(const request *r, mlsys_graph g, mlsys_device cpu, i
     if (st == MLSYS_OK) st = mlsys_config_set_str(c, "fuse", plain ? "never" : r->fuse);
     if (st == MLSYS_OK) st = mlsys_config_set_str(c, "jit", "always"); /* the code is to be shown */
     if (st == MLSYS_OK && plain)
-        st = mlsys_config_set_str(c, "passes_off",
-                                  "simplify,fold,cse,simplify2,fold2,cse2,dce,hoist");
+        st = mlsys_config_set_str(
+            c, "passes_off", "simplify,fold,cse,transpose,simplify2,fold2,cse2,dce,hoist,order");
     if (st == MLSYS_OK) st = mlsys_graph_compile(g, cpu, c, out);
     mlsys_release(c);
     return st;

@@ -270,3 +270,19 @@ MLSI_FAULT_ROW(CUDA_PACK, "src/ir/codegen/cuda_pack.c", "conformance/check_cuda_
                "a pack at the end of a row has one element too many")
 MLSI_FAULT_ROW(CUDA_TILE, "src/ir/codegen/cuda_tile.c", "conformance/check_cuda_nests",
                "threads read a tile before it is there")
+MLSI_FAULT_ROW(ORDER_EFFECTS, "src/ir/passes/order.c", "unit/check_order",
+               "tasks that may fail change places")
+MLSI_FAULT_ROW(ORDER_DONATED, "src/ir/passes/order.c", "unit/check_order",
+               "a donated input may be read behind the task that could write over it")
+MLSI_FAULT_ROW(ORDER_WORSE, "src/ir/passes/order.c", "unit/check_order",
+               "an order stays though its plan needs more memory")
+MLSI_FAULT_ROW(PLACE_ORDER, "src/ir/loop/prove_hazard.c", "unit/check_in_place",
+               "an input may be written over though it is loaded behind the store")
+MLSI_FAULT_ROW(PLACE_OFFSET, "src/ir/loop/prove_hazard.c", "unit/check_in_place",
+               "an input may be written over though other iterations load what is stored")
+MLSI_FAULT_ROW(PLACE_CLAIMED, "src/ir/proof/nest_place.c", "unit/check_in_place",
+               "a claim that an output lies in an input's memory is believed")
+MLSI_FAULT_ROW(TRANSPOSE_INVERSE, "src/ir/passes/transpose.c", "unit/check_transpose",
+               "what leaves a region in another order is transposed the other way")
+MLSI_FAULT_ROW(TRANSPOSE_FACTORS, "src/ir/passes/transpose.c", "unit/check_transpose",
+               "the factors of a transposed product change places and are not transposed")

@@ -81,17 +81,10 @@ mlsys_status mlsi_compile_options_read(mlsi_ctx *ctx, const mlsi_config *c,
 
 void mlsi_program_free(mlsi_program *p) {
     mlsi_alloc *a = p->graph.alloc;
-    for (int64_t i = 0; i < p->n_routines; i++) {
-        mlsi_mem_free(a, p->routines[i].steps);
-        mlsi_mem_free(a, p->routines[i].slots);
-        mlsi_mem_free(a, p->routines[i].slot_of);
-        mlsi_mem_free(a, p->routines[i].alias_input);
-    }
+    mlsi_routines_free(p);
     mlsi_generated_free(p);
     mlsi_compile_report_free(&p->report, a);
     mlsi_mem_free(a, p->packed);
-    mlsi_mem_free(a, p->routines);
-    mlsi_mem_free(a, p->packs);
     mlsi_mem_free(a, p->const_ranges);
     mlsi_graph_free(&p->graph);
     mlsi_unpin(p->host);
@@ -122,6 +115,8 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
                          MLSI_MAX_ARGS);
     MLSI_TRY(mlsi_passes_run(&pass, o->passes_off, o->verify));
     MLSI_TRY(mlsi_generate(p));
+    if (p->plan_reuse) pass.peak = mlsi_routine_peak, pass.planner = p;
+    MLSI_TRY(mlsi_passes_run_late(&pass, o->passes_off, o->verify));
     int64_t start = mlsi_now_ns();
     mlsys_status st = mlsi_lower_program(p);
     if (st == MLSYS_OK && p->backend->accel) st = mlsi_accel_constants(p);

@@ -37,16 +37,24 @@ static void add_time(mlsi_text *out, const char *name, int64_t ns) {
     mlsi_text_add(out, "%-10s %10.3f ms\n", name, (double)ns / 1e6);
 }
 
-static void dump_passes(const mlsi_program *p, mlsi_text *out) {
-    for (int64_t i = 0; mlsi_pipeline[i].name; i++)
+static void add_rows(const mlsi_program *p, bool late, mlsi_text *out) {
+    for (int64_t i = 0; mlsi_pipeline[i].name; i++) {
+        const mlsi_pass *row = &mlsi_pipeline[i];
+        if (row->late != late) continue;
         if (p->report.pass_ns[i] < 0)
-            mlsi_text_add(out, "%-10s        off\n", mlsi_pipeline[i].name);
+            mlsi_text_add(out, "%-10s        off\n", row->name);
         else
-            mlsi_text_add(out, "%-10s %10.3f ms %8lld nodes  %s\n", mlsi_pipeline[i].name,
+            mlsi_text_add(out, "%-10s %10.3f ms %8lld nodes  %s\n", row->name,
                           (double)p->report.pass_ns[i] / 1e6, (long long)p->report.pass_nodes[i],
-                          mlsi_pipeline[i].what);
+                          row->what);
+    }
+}
+
+static void dump_passes(const mlsi_program *p, mlsi_text *out) {
+    add_rows(p, false, out);
     add_time(out, "generate", p->report.generate_ns);
     add_time(out, "load", p->report.load_ns);
+    add_rows(p, true, out);
     add_time(out, "lower", p->report.lower_ns);
 }
 

@@ -49,6 +49,8 @@ static void free_kernel(mlsi_alloc *a, mlsi_generated *k) {
     mlsi_nest_free(&k->nest);
     mlsi_text_free(&k->text);
     mlsi_block_code_free(a, &k->blocks);
+    mlsi_mem_free(a, k->in_place);
+    k->in_place = NULL;
     k->made = false;
 }
 
@@ -63,10 +65,11 @@ static mlsys_status write_text(const mlsi_program *p, mlsi_generated *k, int32_t
 }
 
 /* From a scheduled nest on: its proof where one is asked for (what is not proved is not used, and the proof knows less than is
- * true), and its tasks. */
+ * true), what it may do in place, and its tasks. */
 static mlsys_status accept(mlsi_program *p, int32_t flat, mlsi_generated *k) {
     MLSI_TRY(mlsi_prove_nest(p, flat, &k->nest));
     if (p->backend->accel) return MLSYS_OK; /* the text says how many */
+    MLSI_TRY(mlsi_find_in_place(p, k));
     return mlsi_codegen_tasks(&k->nest, &k->tasks);
 }
 

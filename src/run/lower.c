@@ -164,11 +164,28 @@ static void take_operand(lowering *lo, int32_t i, int k, int o) {
     from->value = -1;
 }
 
+/* Of a generated kernel: any operand that its loops allow for the result. */
+static void share_generated(lowering *lo, int32_t i, const mlsi_generated *made) {
+    const mlsi_node *node = &lo->f->nodes[lo->r->steps[i].node];
+    for (int o = 0; o < node->n_out; o++) {
+        for (int k = 0; k < node->n_in && k < 64; k++) {
+            if (!(made->in_place[o] >> k & 1) || !may_share(lo, i, k, o)) continue;
+            take_operand(lo, i, k, o);
+            break;
+        }
+    }
+}
+
 /* Give results of step i the memory of operands when that is proved safe: one result that of any operand which
  * the kernel allows, several each that of its own. */
 static void share_in_place(lowering *lo, int32_t i) {
     const mlsi_kernel *kernel = lo->r->steps[i].on_host ? NULL : lo->r->steps[i].kernel;
     const mlsi_node *node = &lo->f->nodes[lo->r->steps[i].node];
+    const mlsi_generated *made = mlsi_generated_of(lo->p, node);
+    if (made && made->in_place) {
+        share_generated(lo, i, made);
+        return;
+    }
     for (int k = 0, o = 0; kernel && k < node->n_in && k < 32 && o < node->n_out; k++) {
         if (!(kernel->in_place >> k & 1)) continue;
         bool shared = may_share(lo, i, k, o);
@@ -277,11 +294,45 @@ static mlsys_status pack_constants(mlsi_program *p) {
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_lower_program(mlsi_program *p) {
+static mlsys_status lower_routines(mlsi_program *p) {
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->graph.n_funcs, &p->routines));
     p->n_routines = p->graph.n_funcs;
     for (int32_t f = 0; f < p->n_routines; f++)
         MLSI_TRY(lower_func(p, f));
+    return MLSYS_OK;
+}
+
+void mlsi_routines_free(mlsi_program *p) {
+    mlsi_alloc *a = p->graph.alloc;
+    for (int64_t i = 0; i < p->n_routines; i++) {
+        mlsi_mem_free(a, p->routines[i].steps);
+        mlsi_mem_free(a, p->routines[i].slots);
+        mlsi_mem_free(a, p->routines[i].slot_of);
+        mlsi_mem_free(a, p->routines[i].alias_input);
+    }
+    mlsi_mem_free(a, p->routines);
+    mlsi_mem_free(a, p->packs);
+    p->routines = NULL;
+    p->packs = NULL;
+    p->n_routines = p->n_packs = p->cap_packs = 0;
+    p->packed_bytes = 0;
+}
+
+mlsys_status mlsi_routine_peak(void *program, int32_t func, uint64_t *bytes) {
+    mlsi_program *p = program;
+    mlsi_bound *b = NULL;
+    mlsys_status st = lower_routines(p);
+    if (st == MLSYS_OK) st = mlsi_bound_create(p, &b);
+    if (st == MLSYS_OK) st = mlsi_bound_names(b, 0, NULL, NULL);
+    if (st == MLSYS_OK) st = mlsi_bound_bind(b);
+    if (st == MLSYS_OK) *bytes = b->routines[func].arena_bytes;
+    mlsi_bound_free(p->graph.alloc, b);
+    mlsi_routines_free(p);
+    return st;
+}
+
+mlsys_status mlsi_lower_program(mlsi_program *p) {
+    MLSI_TRY(lower_routines(p));
     MLSI_TRY(pack_constants(p));
     return find_const_ranges(p);
 }

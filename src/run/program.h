@@ -61,9 +61,10 @@ typedef struct mlsi_generated {
     bool made;  /* nest and tasks are there; text where C is wanted */
     bool tuned; /* by a recorded schedule */
     mlsi_nest nest;
-    mlsi_text text; /* its C: written once, since writing interns in the nest */
-    int64_t tasks;  /* index expression of the nest */
-    mlsi_gen_fn fn; /* NULL: no code */
+    mlsi_text text;     /* its C: written once, since writing interns in the nest */
+    int64_t tasks;      /* index expression of the nest */
+    uint64_t *in_place; /* per output: inputs whose memory it may take */
+    mlsi_gen_fn fn;     /* NULL: no code */
     mlsi_gpu_code gpu;
     mlsi_accel_kernel *launches; /* NULL: no code of an accelerator */
     int32_t error;               /* as of a step */
@@ -228,6 +229,9 @@ mlsys_status mlsi_program_create(const mlsi_graph *g, mlsi_device *device,
 
 /* lower.c */
 mlsys_status mlsi_lower_program(mlsi_program *p);
+void mlsi_routines_free(mlsi_program *p);
+/* Arena of a function's steps at the symbols' maxima, of a program that is not lowered yet: the pass context's peak. */
+mlsys_status mlsi_routine_peak(void *program, int32_t func, uint64_t *bytes);
 
 /* generate.c: code for the functions that fusion has made; where there is none, block code; where their loops cannot be said so
  * either, their steps run one by one. The context's log says why. */
@@ -272,6 +276,9 @@ int64_t *mlsi_accel_error(const mlsi_bound *b, int32_t error);
 /* Before the first step and behind the last one: BINDs that failed, as the status of their op. */
 mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s);
 mlsys_status mlsi_accel_end(const mlsi_bound *b, mlsi_stream *s);
+
+/* in_place.c: fills k->in_place from its nest, and has it checked where the program is proved. */
+mlsys_status mlsi_find_in_place(const mlsi_program *p, mlsi_generated *k);
 
 /* generated.c: the sentence of a BIND that failed. */
 mlsys_status mlsi_bind_failed(const mlsi_nest *n, int64_t number, const int64_t error[3]);

@@ -42,12 +42,16 @@ mlsys_status mlsi_prove_plan(const mlsi_bound *b, int64_t routine) {
     const mlsi_bound_routine *br = &b->routines[routine];
     const mlsi_plan_proof *m = &b->proof;
     if (!b->program->prove) return MLSYS_OK;
-    for (int64_t i = 0; i < r->n_steps; i++)
+    for (int64_t i = 0; i < r->n_steps; i++) {
+        const mlsi_node *node = &b->program->graph.funcs[r->func].nodes[r->steps[i].node];
+        const mlsi_generated *made = mlsi_generated_of(b->program, node);
         m->steps[i] =
             (mlsi_plan_step){.node = r->steps[i].node,
                              .in_place = r->steps[i].kernel ? r->steps[i].kernel->in_place : 0,
+                             .generated = made ? made->in_place : NULL,
                              .work_offset = br->work_offset[i],
                              .work_bytes = br->work_bytes[i]};
+    }
     for (int64_t i = 0; i < r->n_slots; i++)
         m->slots[i] = (mlsi_plan_slot){kinds[r->slots[i].kind], r->slots[i].index,
                                        br->slot_offset[i], br->slot_bytes[i]};

@@ -15,11 +15,12 @@ static void teardown(void) { pc_close(&pc); }
 /* ---- the same bits
  * ------------------------------------------------------------------------------- */
 
-static const char *const all_off = "simplify,fold,cse,simplify2,fold2,cse2,dce,hoist";
+static const char *const all_off =
+    "simplify,fold,cse,transpose,simplify2,fold2,cse2,dce,hoist,order";
 
 static const char *const settings[] = {
     "numerics=exact",
-    "numerics=exact passes_off=simplify,fold,cse,simplify2,fold2,cse2,dce,hoist",
+    "numerics=exact passes_off=simplify,fold,cse,transpose,simplify2,fold2,cse2,dce,hoist,order",
     "numerics=exact passes_off=simplify,simplify2",
     "numerics=exact passes_off=fold,fold2",
     "numerics=exact passes_off=cse,cse2",

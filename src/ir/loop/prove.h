@@ -88,5 +88,8 @@ enum {
 /* Proves the parts asked for, of a nest that verifies. STATE names the statement and expression that it cannot show; that
  * may be because it is wrong or because the prover is too weak (positions, outputs: where the map is not affine). */
 mlsys_status mlsi_nest_prove(const mlsi_nest *n, unsigned parts);
+/* May buffer `output` lie in the memory of buffer `input`? Each element must be loaded, for the last time, before it is stored:
+ * whatever runs at once, on CPUs. STATE where that cannot be shown. */
+mlsys_status mlsi_prove_in_place(const mlsi_nest *n, int32_t input, int32_t output);
 
 #endif

@@ -3,7 +3,10 @@
  * For a loop over v and a buffer that is written in it, some number made of the subscripts (one of them, or the row-major
  * number of the element) must tell v, in the same way for all accesses in the loop: base + weights * digits with v among
  * the digits (prove.h), and equal bases and weights up to v's. Then the same element means the same v. Barriers are not
- * looked at: what lanes exchange through shared memory is not proved. */
+ * looked at: what lanes exchange through shared memory is not proved.
+ *
+ * An output in the memory of an input: loads of the input count as reads of the output, in all loops. Then an element is loaded and
+ * stored in the same iteration of the loops around both, and there the text says what comes first. */
 #include "core/faults.h"
 #include "ir/loop/prove_walk.h"
 
@@ -20,10 +23,13 @@ typedef struct meeting { /* of a loop and a buffer */
 
 typedef struct hazards {
     const mlsi_nest *n;
-    int32_t *parent;    /* per statement */
-    int32_t *var_stmt;  /* per variable: the statement that defines it */
-    int32_t *allocated; /* per buffer: its ALLOC, -1 = none */
-    bool *inner;        /* per symbol */
+    int32_t *parent;       /* per statement */
+    int32_t *var_stmt;     /* per variable: the statement that defines it */
+    int32_t *allocated;    /* per buffer: its ALLOC, -1 = none */
+    bool *inner;           /* per symbol */
+    int32_t input, output; /* buffers in one memory, -1 = none */
+    int32_t at,
+        stored; /* statements so far, in the order of the text; up to the first store to output, 0 = none */
     meeting **all;
     int64_t n_all, cap_all;
 } hazards;
@@ -109,12 +115,14 @@ static void meet(hazards *h, const mlsi_walk_place *p, meeting *m, const int64_t
 /* index NULL: some elements. */
 static mlsys_status touch(hazards *h, const mlsi_walk_place *p, int32_t buffer,
                           const int64_t *index, bool write) {
+    if (buffer == h->input) buffer = h->output;
     if (h->n->buffers[buffer].scope == MLSI_SCOPE_INPUT) return MLSYS_OK;
     for (int i = 0; i < p->depth; i++) {
         const mlsi_ls *s = &h->n->stmts[p->around[i]];
         meeting *m;
         bool fresh;
-        if (s->kind != MLSI_LS_FOR || !at_once(s->loop) || h->n->vars[s->var].symbol < 0) continue;
+        bool counts = at_once(s->loop) || (h->input >= 0 && buffer == h->output);
+        if (s->kind != MLSI_LS_FOR || !counts || h->n->vars[s->var].symbol < 0) continue;
         if (h->allocated[buffer] >= 0 && is_inside(h, h->allocated[buffer], p->around[i])) continue;
         MLSI_TRY(find(h, p->around[i], buffer, &m, &fresh));
         m->written = m->written || write;
@@ -128,11 +136,17 @@ static mlsys_status touch(hazards *h, const mlsi_walk_place *p, int32_t buffer,
 
 static mlsys_status hazard_access(void *user, const mlsi_walk_place *p, int32_t buffer,
                                   const int64_t *index, bool write) {
-    return touch(user, p, buffer, index, write);
+    hazards *h = user;
+    if (buffer == h->output && write && !h->stored) h->stored = h->at;
+    if (buffer == h->input && h->stored && h->at > h->stored && !mlsi_fault(MLSI_FAULT_PLACE_ORDER))
+        return mlsi_unproved(p, "%s is loaded behind the store of %s in its memory",
+                             h->n->buffers[buffer].name, h->n->buffers[h->output].name);
+    return touch(h, p, buffer, index, write);
 }
 
 static mlsys_status hazard_stmt(void *user, const mlsi_walk_place *p, const mlsi_ls *s) {
     hazards *h = user;
+    h->at++;
     if (s->kind != MLSI_LS_MMA) return MLSYS_OK;
     MLSI_TRY(touch(h, p, s->ref, NULL, true));
     MLSI_TRY(touch(h, p, h->n->exprs[s->value].ref, NULL, false));
@@ -152,7 +166,7 @@ static void find_parents(hazards *h, int32_t parent, int32_t first) {
 static mlsys_status verdict(const hazards *h) {
     for (int64_t i = 0; i < h->n_all; i++) {
         const meeting *m = h->all[i];
-        if (m->written && !m->possible)
+        if (m->written && !m->possible && !(h->input >= 0 && mlsi_fault(MLSI_FAULT_PLACE_OFFSET)))
             return mlsi_fail(MLSYS_E_STATE,
                              "nest %s: statement %d: iterations of %s are not proved to touch "
                              "different elements of %s, which they write",
@@ -162,8 +176,8 @@ static mlsys_status verdict(const hazards *h) {
     return MLSYS_OK;
 }
 
-mlsys_status mlsi_prove_hazards(const mlsi_nest *n) {
-    hazards h = {.n = n};
+static mlsys_status prove(const mlsi_nest *n, int32_t input, int32_t output) {
+    hazards h = {.n = n, .input = input, .output = output};
     const mlsi_walk w = {.stmt = hazard_stmt, .access = hazard_access, .user = &h};
     int32_t *numbers = NULL;
     MLSI_TRY(MLSI_NEW_N(n->alloc, n->n_stmts + n->n_vars + n->n_buffers + 1, &numbers));
@@ -181,4 +195,30 @@ mlsys_status mlsi_prove_hazards(const mlsi_nest *n) {
     mlsi_mem_free(n->alloc, h.inner);
     mlsi_mem_free(n->alloc, numbers);
     return st;
+}
+
+mlsys_status mlsi_prove_hazards(const mlsi_nest *n) { return prove(n, -1, -1); }
+
+/* Threads of a GPU do not run in the order of the text; indices from data are not looked into. */
+static bool is_serial(const mlsi_nest *n) {
+    for (int64_t i = 0; i < n->n_stmts; i++) {
+        const mlsi_ls *s = &n->stmts[i];
+        if (s->kind >= MLSI_LS_BIND || (s->kind == MLSI_LS_FOR && s->loop > MLSI_LOOP_UNROLLED))
+            return false;
+    }
+    return true;
+}
+
+mlsys_status mlsi_prove_in_place(const mlsi_nest *n, int32_t input, int32_t output) {
+    const mlsi_loop_buffer *a = &n->buffers[input], *b = &n->buffers[output];
+    bool same = a->scope == MLSI_SCOPE_INPUT && b->scope == MLSI_SCOPE_OUTPUT &&
+                a->dtype == b->dtype && a->rank == b->rank && !a->bytes && !b->bytes &&
+                !memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank);
+    for (int32_t i = 0; i < n->n_buffers; i++)
+        same = same && !(n->buffers[i].bytes &&
+                         (n->buffers[i].param == a->param || n->buffers[i].param == b->param));
+    if (!same || !is_serial(n))
+        return mlsi_fail(MLSYS_E_STATE, "nest %s: %s and %s cannot be one memory", n->name, a->name,
+                         b->name);
+    return prove(n, input, output);
 }

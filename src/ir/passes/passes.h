@@ -31,6 +31,9 @@ typedef struct mlsi_pass_ctx {
     void *user;
     mlsi_compile_report *report; /* NULL: nobody wants to know */
     int32_t n_fused;             /* functions that fusion has made */
+    /* Bytes of the arena that a function's steps need as they stand, at the symbols' maxima. NULL: nobody plans. */
+    mlsys_status (*peak)(void *planner, int32_t func, uint64_t *bytes);
+    void *planner;
 } mlsi_pass_ctx;
 
 typedef struct mlsi_pass {
@@ -38,6 +41,7 @@ typedef struct mlsi_pass {
     mlsys_status (*run)(mlsi_pass_ctx *p, int32_t func);
     bool required; /* cannot be switched off */
     const char *what;
+    bool late; /* runs once kernels are made (run/generate.c): functions keep their numbers */
 } mlsi_pass;
 
 /* The table, in order, ended by name NULL. */
@@ -46,6 +50,8 @@ extern const mlsi_pass mlsi_pipeline[];
  * callers; verifies after each one when verify is set, and checks its certificates when p->prove is. Functions and constants that nobody needs any
  * more go. Errors name the pass; after one the graph can only be freed. */
 mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify);
+/* The same for the late rows, which mlsi_passes_run leaves out. */
+mlsys_status mlsi_passes_run_late(mlsi_pass_ctx *p, const char *off, bool verify);
 
 /* Free it also after a failure. */
 mlsys_status mlsi_compile_report_init(mlsi_compile_report *r, mlsi_alloc *a);
@@ -57,10 +63,12 @@ mlsys_status mlsi_pass_fold(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_cse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_dce(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_decompose(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_transpose(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_hoist(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_fuse(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_layout(mlsi_pass_ctx *p, int32_t func);
 mlsys_status mlsi_pass_outline(mlsi_pass_ctx *p, int32_t func);
+mlsys_status mlsi_pass_order(mlsi_pass_ctx *p, int32_t func);
 /* No pass: composites without loop rules of their own become primitives, so that mlsi_lower_func knows all nodes. */
 mlsys_status mlsi_decompose_to_loops(mlsi_pass_ctx *p, int32_t func);
 
@@ -93,6 +101,7 @@ typedef struct mlsi_rewrite {
     mlsi_proof_pair *why; /* per old value; when pass->prove is set */
     mlsi_reason by;       /* why the visited node's new values are equal: BY_SAME unless said */
     const char *identity;
+    const int32_t *order; /* nodes in the order in which they are visited; NULL: as they stand */
 } mlsi_rewrite;
 
 typedef mlsys_status (*mlsi_visit_fn)(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out);
@@ -103,6 +112,11 @@ mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visi
 /* The same, and output (NULL: none) may put another value in the place of output i's new value. */
 mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit,
                                    mlsi_output_fn output, void *user);
+/* The nodes unchanged in another order, definitions before uses. keep is asked while the function stands so; where it answers
+ * false the function becomes what it was. */
+typedef mlsys_status (*mlsi_keep_fn)(void *user, bool *keep);
+mlsys_status mlsi_rewrite_reorder(mlsi_pass_ctx *p, int32_t func, const int32_t *order,
+                                  mlsi_keep_fn keep, void *user);
 /* The visit says why the values that it answers are equal to the node's: ir/proof/proof.h. */
 void mlsi_rewrite_by(mlsi_rewrite *rw, mlsi_reason by, const char *identity);
 /* The node unchanged, over mapped operands. */

@@ -11,6 +11,8 @@ const mlsi_pass mlsi_pipeline[] = {
     {"fold", mlsi_pass_fold, false, "nodes over small constants become constants"},
     {"cse", mlsi_pass_cse, false, "equal nodes become one"},
     {"decompose", mlsi_pass_decompose, true, "composites that no kernel claims become primitives"},
+    {"transpose", mlsi_pass_transpose, false,
+     "elementwise values with their axes in the order that moves fewer bytes"},
     {"simplify2", mlsi_pass_simplify, false, "simplify, after decompose"},
     {"fold2", mlsi_pass_fold, false, "fold, after decompose"},
     {"cse2", mlsi_pass_cse, false, "cse, after decompose"},
@@ -22,6 +24,7 @@ const mlsi_pass mlsi_pipeline[] = {
      "copies where a kernel or an output needs contiguous memory"},
     {"outline", mlsi_pass_outline, true,
      "on an accelerator, what has no kernel becomes a function that is one"},
+    {"order", mlsi_pass_order, false, "tasks in an order that needs less memory", .late = true},
     {NULL, NULL, false, NULL}};
 
 static bool named_in(const char *list, const char *name) {
@@ -76,21 +79,34 @@ static void tell(mlsi_pass_ctx *p, int64_t row, int64_t ns) {
     p->report->pass_nodes[row] = nodes;
 }
 
-mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
-    MLSI_TRY(check_names(off));
+static mlsys_status run_row(mlsi_pass_ctx *p, const mlsi_pass *row, bool verify) {
+    mlsys_status st = MLSYS_OK;
+    int64_t start = mlsi_now_ns();
+    p->name = row->name;
+    for (int64_t f = p->g->n_funcs - 1; f >= 0 && st == MLSYS_OK; f--) {
+        st = row->run(p, (int32_t)f);
+        if (st == MLSYS_OK && verify) st = mlsi_graph_verify(p->g);
+    }
+    if (st == MLSYS_OK && !row->late) st = mlsi_graph_compact(p->g);
+    if (st != MLSYS_OK) return mlsi_fail_in(st, "compile: pass %s", row->name);
+    tell(p, row - mlsi_pipeline, mlsi_now_ns() - start);
+    return MLSYS_OK;
+}
+
+static mlsys_status run(mlsi_pass_ctx *p, const char *off, bool verify, bool late) {
     for (const mlsi_pass *row = mlsi_pipeline; row->name; row++) {
-        mlsys_status st = MLSYS_OK;
+        if (row->late != late) continue;
         tell(p, row - mlsi_pipeline, -1);
-        if (named_in(off, row->name)) continue;
-        int64_t start = mlsi_now_ns();
-        p->name = row->name;
-        for (int64_t f = p->g->n_funcs - 1; f >= 0 && st == MLSYS_OK; f--) {
-            st = row->run(p, (int32_t)f);
-            if (st == MLSYS_OK && verify) st = mlsi_graph_verify(p->g);
-        }
-        if (st == MLSYS_OK) st = mlsi_graph_compact(p->g);
-        if (st != MLSYS_OK) return mlsi_fail_in(st, "compile: pass %s", row->name);
-        tell(p, row - mlsi_pipeline, mlsi_now_ns() - start);
+        if (!named_in(off, row->name)) MLSI_TRY(run_row(p, row, verify));
     }
     return MLSYS_OK;
+}
+
+mlsys_status mlsi_passes_run(mlsi_pass_ctx *p, const char *off, bool verify) {
+    MLSI_TRY(check_names(off));
+    return run(p, off, verify, false);
+}
+
+mlsys_status mlsi_passes_run_late(mlsi_pass_ctx *p, const char *off, bool verify) {
+    return run(p, off, verify, true);
 }

@@ -48,6 +48,16 @@ static mlsys_status rebuild_outputs(mlsi_rewrite *rw, mlsi_output_fn output) {
     return MLSYS_OK;
 }
 
+static mlsys_status rebuild_live(mlsi_rewrite *rw, const uint8_t *live, int64_t n,
+                                 mlsi_visit_fn visit) {
+    const mlsi_node *node = &rw->old.nodes[n];
+    bool used = false;
+    for (int i = 0; i < node->n_out; i++)
+        used |= live[node->first_out + i];
+    return used ? rebuild_node(rw, node, visit) : MLSYS_OK;
+}
+
+/* In the order of the values; nodes behind the others where an order is given. */
 static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_visit_fn visit) {
     const mlsi_func *f = &rw->old;
     for (int64_t v = 0; v < f->n_values; v++) {
@@ -62,14 +72,12 @@ static mlsys_status rebuild_values(mlsi_rewrite *rw, const uint8_t *live, mlsi_v
             if (!live[v]) continue;
             MLSI_TRY(mlsi_rewrite_constant(rw, def->index, &rw->map[v]));
             record(rw, (int32_t)v, MLSI_BY_CONSTANT, NULL);
-        } else if (def->result == 0) {
-            const mlsi_node *node = &f->nodes[def->index];
-            bool used = false;
-            for (int i = 0; i < node->n_out; i++)
-                used |= live[node->first_out + i];
-            if (used) MLSI_TRY(rebuild_node(rw, node, visit));
+        } else if (def->result == 0 && !rw->order) {
+            MLSI_TRY(rebuild_live(rw, live, def->index, visit));
         }
     }
+    for (int64_t i = 0; rw->order && i < f->n_nodes; i++)
+        MLSI_TRY(rebuild_live(rw, live, rw->order[i], visit));
     return MLSYS_OK;
 }
 
@@ -94,37 +102,60 @@ mlsys_status mlsi_rewrite_run(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visi
     return mlsi_rewrite_run_with(p, func, visit, NULL, user);
 }
 
-mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit,
-                                   mlsi_output_fn output, void *user) {
-    mlsi_graph *g = p->g;
+static void swap(mlsi_graph *g, int32_t a, int32_t b) {
+    mlsi_func f = g->funcs[a];
+    g->funcs[a] = g->funcs[b];
+    g->funcs[b] = f;
+}
+
+static mlsys_status rebuild(mlsi_rewrite *rw, uint8_t *live, mlsi_visit_fn visit,
+                            mlsi_output_fn output) {
+    memset(rw->map, 0xff, sizeof *rw->map * (size_t)(rw->old.n_values + 1));
+    memset(rw->const_value, 0xff, sizeof *rw->const_value * (size_t)(rw->n_consts + 1));
+    mark_live(&rw->old, live);
+    MLSI_TRY(rebuild_values(rw, live, visit));
+    return rebuild_outputs(rw, output);
+}
+
+/* keep NULL: yes. */
+static mlsys_status run(mlsi_rewrite *rw, int32_t func, mlsi_visit_fn visit, mlsi_output_fn output,
+                        mlsi_keep_fn keep) {
+    mlsi_graph *g = rw->g;
     uint8_t *live = NULL;
-    mlsi_rewrite rw = {.pass = p, .g = g, .user = user};
-    MLSI_TRY(mlsi_func_add(g, g->funcs[func].name, &rw.func));
-    rw.old = g->funcs[func];
-    rw.n_consts = g->n_consts;
-    mlsys_status st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.map);
-    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.n_consts + 1, &rw.const_value);
-    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &live);
-    if (st == MLSYS_OK && p->prove) st = MLSI_NEW_N(g->alloc, rw.old.n_values + 1, &rw.why);
-    if (st == MLSYS_OK) {
-        memset(rw.map, 0xff, sizeof *rw.map * (size_t)(rw.old.n_values + 1));
-        memset(rw.const_value, 0xff, sizeof *rw.const_value * (size_t)(rw.n_consts + 1));
-        mark_live(&rw.old, live);
-        st = rebuild_values(&rw, live, visit);
+    bool kept = true;
+    MLSI_TRY(mlsi_func_add(g, g->funcs[func].name, &rw->func));
+    rw->old = g->funcs[func];
+    rw->n_consts = g->n_consts;
+    mlsys_status st = MLSI_NEW_N(g->alloc, rw->old.n_values + 1, &rw->map);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw->n_consts + 1, &rw->const_value);
+    if (st == MLSYS_OK) st = MLSI_NEW_N(g->alloc, rw->old.n_values + 1, &live);
+    if (st == MLSYS_OK && rw->pass->prove)
+        st = MLSI_NEW_N(g->alloc, rw->old.n_values + 1, &rw->why);
+    if (st == MLSYS_OK) st = rebuild(rw, live, visit, output);
+    if (st == MLSYS_OK) { /* the new body takes the old place; the other one is freed below */
+        swap(g, func, rw->func);
+        st = prove(rw, func);
+        if (st == MLSYS_OK && keep) st = keep(rw->user, &kept);
+        if (!kept) swap(g, func, rw->func);
     }
-    if (st == MLSYS_OK) st = rebuild_outputs(&rw, output);
-    if (st == MLSYS_OK) { /* the new body takes the old place; the old one is freed below */
-        mlsi_func made = g->funcs[rw.func];
-        g->funcs[rw.func] = g->funcs[func];
-        g->funcs[func] = made;
-        st = prove(&rw, func);
-    }
-    mlsi_graph_truncate(g, rw.func);
-    mlsi_mem_free(g->alloc, rw.why);
-    mlsi_mem_free(g->alloc, rw.map);
-    mlsi_mem_free(g->alloc, rw.const_value);
+    mlsi_graph_truncate(g, rw->func);
+    mlsi_mem_free(g->alloc, rw->why);
+    mlsi_mem_free(g->alloc, rw->map);
+    mlsi_mem_free(g->alloc, rw->const_value);
     mlsi_mem_free(g->alloc, live);
     return st;
+}
+
+mlsys_status mlsi_rewrite_run_with(mlsi_pass_ctx *p, int32_t func, mlsi_visit_fn visit,
+                                   mlsi_output_fn output, void *user) {
+    mlsi_rewrite rw = {.pass = p, .g = p->g, .user = user};
+    return run(&rw, func, visit, output, NULL);
+}
+
+mlsys_status mlsi_rewrite_reorder(mlsi_pass_ctx *p, int32_t func, const int32_t *order,
+                                  mlsi_keep_fn keep, void *user) {
+    mlsi_rewrite rw = {.pass = p, .g = p->g, .user = user, .order = order};
+    return run(&rw, func, mlsi_rewrite_keep, NULL, keep);
 }
 
 mlsys_status mlsi_rewrite_constant(mlsi_rewrite *rw, int32_t constant, int32_t *out) {

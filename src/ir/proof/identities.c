@@ -154,6 +154,89 @@ static const char *transpose_of_transpose(const mlsi_value_check *k, const mlsi_
                                               : "the new transpose does not read the inner operand";
 }
 
+/* ---- transposes past other ops ---------------------------------------------------------------------------- */
+
+/* An expression as a permutation of one that is no transpose; that one. */
+static int32_t turned(const mlsi_value_check *k, int32_t id, int32_t rank, int64_t *perm) {
+    const int64_t *w = mlsi_tuple_words(&k->t, id);
+    for (int i = 0; i < rank; i++)
+        perm[i] = i;
+    for (; is_node(w, MLSI_OP_TRANSPOSE); w = mlsi_tuple_words(&k->t, id)) {
+        const mlsi_attr_transpose *a = attrs_of(w);
+        for (int i = 0; i < rank; i++)
+            perm[i] = a->perm.v[perm[i]];
+        id = (int32_t)w[MLSI_WORD_OPERANDS];
+    }
+    return id;
+}
+
+/* Is the old operand the new one transposed by p? One of lower rank, or that broadcasts, must look the same either way. */
+static const char *operand_turned(const mlsi_value_check *k, int32_t old, int32_t now,
+                                  const mlsi_list *p) {
+    int64_t before[MLSYS_MAX_DIMS], after[MLSYS_MAX_DIMS];
+    const int32_t rank = k->before.values[old].type.rank, all = (int32_t)p->n;
+    if (rank != k->after.values[now].type.rank) return "an operand has another rank";
+    if (rank < all) {
+        for (int i = all - rank; i < all; i++)
+            if (p->v[i] != i) return "an operand of lower rank broadcasts along other axes";
+        return k->before_id[old] == k->after_id[now] ? NULL : "an operand differs";
+    }
+    if (turned(k, k->before_id[old], rank, before) != turned(k, k->after_id[now], rank, after))
+        return "an operand differs";
+    for (int i = 0; i < rank; i++)
+        if (before[i] != after[p->v[i]]) return "an operand is turned another way";
+    return NULL;
+}
+
+/* Element by element, whatever the axes: no attribute is about them. */
+static bool is_elementwise(const mlsi_op_def *def) {
+    for (const mlsi_attr_desc *a = def->attrs; a && a->name; a++)
+        if (a->kind == MLSI_ATTR_LIST || a->kind == MLSI_ATTR_DIMS) return false;
+    return def->traits & MLSI_TRAIT_ELEMENTWISE || def->shares == MLSI_SHARES_ELEMENTS;
+}
+
+static const char *transpose_past_elements(const mlsi_value_check *k, const mlsi_node *node,
+                                           int32_t after) {
+    const mlsi_node *outer = mlsi_node_of(&k->after, after), *made;
+    const mlsi_op_def *def = mlsi_op_get(node->op);
+    if (!outer || outer->op != MLSI_OP_TRANSPOSE) return "the new value is no transpose";
+    made = mlsi_node_of(&k->after, outer->in[0]);
+    if (!is_elementwise(def) || node->n_out != 1) return "the op does not go element by element";
+    if (!made || made->op != node->op || made->n_in != node->n_in) return "the ops differ";
+    if (memcmp(made->attrs, node->attrs, def->attrs_size)) return "the attributes differ";
+    for (int i = 0; i < node->n_in; i++) {
+        const char *why = NULL;
+        if ((node->in[i] < 0) != (made->in[i] < 0)) return "an operand differs";
+        if (node->in[i] >= 0)
+            why = operand_turned(k, node->in[i], made->in[i],
+                                 &((const mlsi_attr_transpose *)outer->attrs)->perm);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+/* (a b)^T = b^T a^T: each sum has the same products in the same order. */
+static const char *transpose_of_matmul(const mlsi_value_check *k, const mlsi_node *node,
+                                       int32_t after) {
+    const int64_t *w = operand_words(k, node, 0);
+    const mlsi_node *made = mlsi_node_of(&k->after, after);
+    const mlsi_list *p = &((const mlsi_attr_transpose *)node->attrs)->perm;
+    if (!is_node(w, MLSI_OP_MATMUL)) return "the operand is no product";
+    if (!made || made->op != MLSI_OP_MATMUL) return "the new value is no product";
+    for (int64_t i = 0; i < p->n; i++)
+        if (p->v[i] != (i < p->n - 2 ? i : 2 * p->n - 3 - i)) return "other axes change places";
+    const mlsi_type *a = &k->after.values[made->in[0]].type,
+                    *b = &k->after.values[made->in[1]].type;
+    if (a->rank < 2 || b->rank < 2 || a->dtype != b->dtype) return "a factor is no matrix";
+    if (k->after_id[made->in[0]] != (int32_t)w[MLSI_WORD_OPERANDS + 1] ||
+        k->after_id[made->in[1]] != (int32_t)w[MLSI_WORD_OPERANDS])
+        return "the factors do not change places";
+    const mlsi_attr_matmul *old = attrs_of(w), *now = made->attrs;
+    return !now->transpose_a == !!old->transpose_b && !now->transpose_b == !!old->transpose_a
+               ? NULL
+               : "a factor is not transposed";
+}
+
 /* ---- attention ------------------------------------------------------------------------------------------------- */
 
 /* Whether the log-sum-exp is given out too makes no difference to result 0. */
@@ -174,6 +257,7 @@ static const char *attention_twin(const mlsi_value_check *k, const mlsi_node *no
     return NULL;
 }
 
+static const mlsi_op any_op = MLSI_OP_COUNT;
 static const struct {
     const char *name;
     mlsi_op op;
@@ -195,6 +279,8 @@ static const struct {
     {"sub_zero", MLSI_OP_SUB, sub_zero},
     {"transpose_none", MLSI_OP_TRANSPOSE, transpose_none},
     {"transpose_of_transpose", MLSI_OP_TRANSPOSE, transpose_of_transpose},
+    {"transpose_past_elements", MLSI_OP_COUNT, transpose_past_elements},
+    {"transpose_of_matmul", MLSI_OP_TRANSPOSE, transpose_of_matmul},
     {"attention_twin", MLSI_OP_ATTENTION, attention_twin},
 };
 enum { N_IDENTITIES = (int)(sizeof identities / sizeof identities[0]) };
@@ -209,7 +295,8 @@ const char *mlsi_identity_refuses(const mlsi_value_check *k, const char *name,
                                   const mlsi_node *node, int32_t after) {
     for (int i = 0; i < N_IDENTITIES; i++) {
         if (!name || strcmp(identities[i].name, name)) continue;
-        if (identities[i].op != node->op) return "the identity is about another op";
+        if (identities[i].op != node->op && identities[i].op != any_op)
+            return "the identity is about another op";
         return identities[i].refuses(k, node, after);
     }
     return "no such identity is listed";

@@ -30,6 +30,19 @@ static void number_body(mlsi_nest_check *k, int32_t s, int32_t parent, int32_t *
     }
 }
 
+mlsys_status mlsi_nx_places(mlsi_nest_check *k) {
+    int32_t next = 0;
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->parent));
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->order));
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n_symbols + 1, &k->var_of));
+    memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
+    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)k->n_symbols);
+    for (int32_t i = 0; i < k->n->n_vars; i++)
+        if (k->n->vars[i].symbol >= 0) k->var_of[k->n->vars[i].symbol] = i;
+    number_body(k, k->n->first, -1, &next);
+    return MLSYS_OK;
+}
+
 /* The one statement of a kind about ref; -1 and a reason when there is none or more. */
 static int32_t only(mlsi_nest_check *k, mlsi_ls_kind kind, int32_t ref, const char *what) {
     int32_t found = -1;
@@ -388,17 +401,9 @@ static void check_parameters(mlsi_nest_check *k) {
 }
 
 static mlsys_status check(mlsi_nest_check *k, int32_t func) {
-    int32_t next = 0;
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->parent));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->order));
+    MLSI_TRY(mlsi_nx_places(k));
     MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->seen));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n_symbols + 1, &k->var_of));
     MLSI_TRY(mlsi_nest_frame_add(k, func, -1, NULL));
-    memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
-    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)k->n_symbols);
-    for (int32_t i = 0; i < k->n->n_vars; i++)
-        if (k->n->vars[i].symbol >= 0) k->var_of[k->n->vars[i].symbol] = i;
-    number_body(k, k->n->first, -1, &next);
     check_parameters(k);
     for (int32_t s = 0; s < k->n->n_stmts && !mlsi_nx_stop(k); s++)
         if (k->order[s] >= 0) check_stmt(k, s);

@@ -1,4 +1,4 @@
-/* The state of one nest's check, between nest.c, nest_function.c and nest_index.c. Expressions are tuples on which both sides
+/* The state of one nest's check, between nest.c, nest_function.c, nest_index.c and nest_place.c. Expressions are tuples on which both sides
  * agree; index expressions are codes of the nest's table. */
 #ifndef MLSI_PROOF_NEST_CHECK_H
 #define MLSI_PROOF_NEST_CHECK_H
@@ -64,6 +64,9 @@ void mlsi_nx_uncovered(mlsi_nest_check *k, const char *why, const char *what);
 static inline bool mlsi_nx_stop(const mlsi_nest_check *k) {
     return k->st != MLSYS_OK || k->v->answer != MLSI_PROVED;
 }
+
+/* Parents and places of the statements, variables of the symbols (nest.c). */
+mlsys_status mlsi_nx_places(mlsi_nest_check *k);
 
 /* ---- expressions (nest_function.c); -1 after a stop ---- */
 

@@ -59,12 +59,19 @@ static mlsys_status overwrite(replay *r, const mlsi_node *node, int32_t own, uin
     return MLSYS_OK;
 }
 
+static bool allows(const mlsi_plan_step *step, const mlsi_node *node, int operand, int bit,
+                   int result) {
+    if (step->generated) return operand < 64 && step->generated[result] >> operand & 1;
+    return operand < 32 && step->in_place >> operand & 1 && (node->n_out == 1 || bit == result);
+}
+
 /* In place: of an operand that the kernel names for this result, of the same type, and of no other. */
 static mlsys_status check_in_place(const replay *r, const mlsi_plan_step *step,
                                    const mlsi_node *node, int result) {
     int32_t value = node->first_out + result, found = -1;
     for (int i = 0, bit = 0; i < node->n_in; i++) {
-        bool named = i < 32 && step->in_place >> i & 1 && (node->n_out == 1 || bit++ == result);
+        bool named = allows(step, node, i, bit, result);
+        bit += i < 32 && step->in_place >> i & 1;
         if (node->in[i] < 0 || slot_of(r, node->in[i]) != slot_of(r, value)) continue;
         if (found >= 0 || !named ||
             !mlsi_type_equal(&r->f->values[node->in[i]].type, &r->f->values[value].type))

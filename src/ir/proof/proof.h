@@ -62,7 +62,7 @@ typedef struct mlsi_proof_claim {
 const char *mlsi_reason_name(mlsi_reason by);
 /* INTERNAL with "certificate of PASS, function NAME: %3 -> %1 (identity mul_one): why" when it does not hold. */
 mlsys_status mlsi_check_certificate(const mlsi_proof_claim *claim, const mlsi_certificate *c);
-/* i-th listed identity, NULL past the end; the op that it is about. */
+/* i-th listed identity, NULL past the end; the op that it is about, MLSI_OP_COUNT: any that goes element by element. */
 const char *mlsi_identity_name(int i, mlsi_op *op);
 
 /* ---- nests ---------------------------------------------------------------------------------------------- */
@@ -83,6 +83,10 @@ typedef struct mlsi_verdict {
  * Dims are interned in n's table, which changes no meaning. The status is for running out of memory. */
 mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v);
 
+/* in_place: per output of a nest that holds, inputs (bit i) whose memory it may take. Claim: whatever runs at once on CPUs, an
+ * element of such an input is loaded for the last time before the output's element is stored. */
+mlsys_status mlsi_check_in_place(mlsi_nest *n, const uint64_t *in_place, mlsi_verdict *v);
+
 /* ---- memory plans ----------------------------------------------------------------------------------------- */
 
 typedef enum mlsi_plan_kind {
@@ -100,7 +104,8 @@ typedef struct mlsi_plan_slot {
 
 typedef struct mlsi_plan_step {
     int32_t node;
-    uint32_t in_place; /* what the kernel allows (core/backend.h) */
+    uint32_t in_place;         /* what the kernel allows (core/backend.h) */
+    const uint64_t *generated; /* what a generated kernel allows, per result; NULL: it is none */
     uint64_t work_offset, work_bytes;
 } mlsi_plan_step;
 
