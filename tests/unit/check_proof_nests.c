@@ -185,6 +185,16 @@ static int32_t *link_of(mlsi_nest *n, int32_t s) {
     return NULL;
 }
 
+/* Of the loop and of its variable's range. */
+static void set_extent(mlsi_nest *n, int32_t var, int64_t extent) {
+    int64_t lo, hi;
+    n->vars[var].extent = extent;
+    if (n->vars[var].symbol < 0) return;
+    mlsi_dim_range(&n->tab, extent, &lo, &hi);
+    n->tab.symbols[n->vars[var].symbol].extent = extent;
+    n->tab.symbols[n->vars[var].symbol].max = hi - 1;
+}
+
 static void change_stmts(tally *t, nest_group *c) {
     for (int32_t i = 0; i < c->n.n_stmts; i++) {
         mlsi_ls *s = &c->n.stmts[i];
@@ -199,10 +209,10 @@ static void change_stmts(tally *t, nest_group *c) {
         if (s->kind == MLSI_LS_FOR) {
             const int64_t was = c->n.vars[s->var].extent;
             for (int k = 0; k < 2; k++) {
-                c->n.vars[s->var].extent = shifted(c, was, k ? '+' : '-');
+                set_extent(&c->n, s->var, shifted(c, was, k ? '+' : '-'));
                 judge_change(t, c, "extent of loop", i);
             }
-            c->n.vars[s->var].extent = was;
+            set_extent(&c->n, s->var, was);
         }
     }
     for (int64_t i = 0; i < c->n.n_accs; i++) {
@@ -244,7 +254,8 @@ typedef enum twist {
     READ_TOO_EARLY, /* LOCAL memory read before it is written */
     READ_ELSEWHERE, /* LOCAL memory read at the next element */
     READ_FIRST,     /* LOCAL memory of a turn to come */
-    GUARDED_STORE,  /* a guard leaves out one element */
+    GUARDED_STORE,  /* a guard leaves out the last element */
+    GUARDED_FIRST,  /* the first one */
     TWISTS
 } twist;
 static const char *const twist_why[TWISTS] = {NULL,
@@ -256,6 +267,7 @@ static const char *const twist_why[TWISTS] = {NULL,
                                               "memory is read that is not known to be written",
                                               "index: a subscript may be out of range",
                                               "memory is read that is not known to be written",
+                                              "index: elements are not stored once each",
                                               "a guard leaves elements out"};
 
 static void hand_nest(twist w, mlsi_nest *n) {
@@ -271,12 +283,13 @@ static void hand_nest(twist w, mlsi_nest *n) {
     int64_t i = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', tile, width), within);
     int64_t next = mlsi_nest_index(n, '+', i, 1);
     int64_t turned = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', within, 8), tile);
-    if (w == LEFT_OUT) n->vars[1].extent = 7;
+    if (w == LEFT_OUT) set_extent(n, 1, 7);
     if (w == STORED_TWICE) mlsi_nest_for(n, MLSI_LOOP_SERIAL, "again", 2);
     if (w == DEAD_LOAD) mlsi_nest_let(n, "v", mlsi_nest_load(n, x, &next));
     int32_t v = mlsi_nest_let(n, "v", mlsi_nest_load(n, x, &i));
     if (w == AHEAD_OF_GUARD) mlsi_nest_if_range(n, 0, i, 64);
     if (w == GUARDED_STORE) mlsi_nest_if_range(n, 0, i, 63);
+    if (w == GUARDED_FIRST) mlsi_nest_if_range(n, 1, i, 64);
     int32_t e = mlsi_nest_let(n, "e", mlsi_nest_op(n, MLSI_OP_EXP, MLSYS_F32, v, -1, -1));
     if (w == READ_TOO_EARLY) mlsi_nest_store(n, y, &i, mlsi_nest_load(n, row, &i));
     if (local) mlsi_nest_store(n, row, &i, e);
@@ -305,6 +318,34 @@ START_TEST(nests_by_hand) {
     else
         ck_assert_msg(v.answer == MLSI_PROVED, "%s", v.why);
     mlsi_nest_free(&n);
+    mlsi_graph_free(&graph);
+}
+END_TEST
+
+/* Each axis is taken once, but not each element: one loop is both subscripts. */
+START_TEST(a_diagonal_is_not_all) {
+    mlsi_nest n;
+    mlsi_verdict v;
+    OK(mlsi_graph_init(&graph, pc.ctx));
+    OK(mlsi_graph_parse(&graph, pc.device,
+                        "mlsys-ir 1\nfunctions 1\nfunc 0 \"main\" {\n%0 = input \"x\" : f32[8,8]\n"
+                        "%1 = exp(%0) : f32[8,8]\noutput \"\" %1\n}\n"));
+    for (int whole = 0; whole < 2; whole++) {
+        mlsi_nest_init(&n, &pc.ctx->alloc, &graph.symbols, "diagonal");
+        int32_t x = mlsi_nest_param(&n, MLSI_SCOPE_INPUT, NULL, mlsi_type_of(&graph, 0, 0));
+        int32_t y = mlsi_nest_param(&n, MLSI_SCOPE_OUTPUT, NULL, mlsi_type_of(&graph, 0, 1));
+        int64_t i = mlsi_nest_for(&n, MLSI_LOOP_SERIAL, "i", 8);
+        int64_t j = whole ? mlsi_nest_for(&n, MLSI_LOOP_SERIAL, "j", 8) : i;
+        const int64_t at[2] = {i, j};
+        mlsi_nest_store(
+            &n, y, at, mlsi_nest_op(&n, MLSI_OP_EXP, MLSYS_F32, mlsi_nest_load(&n, x, at), -1, -1));
+        while (n.depth > 0 && n.status == MLSYS_OK)
+            mlsi_nest_end(&n);
+        OK(mlsi_nest_finish(&n));
+        OK(mlsi_check_nest(&graph, 0, &n, &v));
+        ck_assert_int_eq(v.answer, whole ? MLSI_PROVED : MLSI_REFUSED);
+        mlsi_nest_free(&n);
+    }
     mlsi_graph_free(&graph);
 }
 END_TEST
@@ -388,6 +429,7 @@ int main(void) {
     tcase_add_loop_test(tc, groups_are_proved, 0, nest_group_count);
     tcase_add_loop_test(tc, changed_nests_are_refused, 0, 2 * nest_group_count);
     tcase_add_loop_test(tc, nests_by_hand, 0, TWISTS);
+    tcase_add_test(tc, a_diagonal_is_not_all);
 #if defined(MLSI_FAULTS) && MLSI_FAULTS
     tcase_add_loop_test(tc, planted_lowerings_are_refused, 0, N_PLANTED);
 #endif

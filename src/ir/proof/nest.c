@@ -18,8 +18,6 @@ void mlsi_nx_uncovered(mlsi_nest_check *k, const char *why, const char *what) {
     conclude(k, MLSI_NOT_COVERED, why, what);
 }
 
-/* ---- places in the text ------------------------------------------------------------------------------------------ */
-
 static const mlsi_ls *stmt(const mlsi_nest_check *k, int32_t s) { return &k->n->stmts[s]; }
 
 static void number_body(mlsi_nest_check *k, int32_t s, int32_t parent, int32_t *next) {
@@ -28,140 +26,6 @@ static void number_body(mlsi_nest_check *k, int32_t s, int32_t parent, int32_t *
         k->order[s] = (*next)++;
         number_body(k, stmt(k, s)->body, s, next);
     }
-}
-
-/* The one statement of a kind about ref; -1 and a reason when there is none or more. */
-static int32_t only(mlsi_nest_check *k, mlsi_ls_kind kind, int32_t ref, const char *what) {
-    int32_t found = -1;
-    for (int32_t s = 0; s < k->n->n_stmts; s++) {
-        if (stmt(k, s)->kind != kind || stmt(k, s)->ref != ref || k->order[s] < 0) continue;
-        if (found >= 0) mlsi_nx_uncovered(k, "more than one statement gives ", what);
-        found = s;
-    }
-    if (found < 0) mlsi_nx_refuse(k, "no statement gives ", what);
-    return mlsi_nx_stop(k) ? -1 : found;
-}
-
-static bool encloses(const mlsi_nest_check *k, int32_t outer, int32_t s) {
-    while (s >= 0 && s != outer)
-        s = k->parent[s];
-    return s == outer;
-}
-
-/* Does s stand before `at`, in a body that is open there? */
-static bool in_scope(const mlsi_nest_check *k, int32_t s, int32_t at) {
-    return k->order[s] < k->order[at] && encloses(k, k->parent[s], at);
-}
-
-static bool never_runs(const mlsi_nest_check *k, int32_t s) {
-    for (; s >= 0; s = k->parent[s])
-        if (stmt(k, s)->kind == MLSI_LS_FOR && k->n->vars[stmt(k, s)->var].extent == 0) return true;
-    return false;
-}
-
-/* ---- one to one ------------------------------------------------------------------------------------------------------ */
-
-/* Loops from a body down to statement s, and what the variables are: KEEP, or fixed by what is around. */
-typedef struct loops {
-    int32_t body, s, vars[MLSI_NX_VARS];
-    int n;
-    bool used[MLSI_NX_VARS];
-    mlsi_nx_env own;
-} loops;
-
-/* since: a statement of the body, -1 = the root's. */
-static loops loops_to(mlsi_nest_check *k, int32_t since, int32_t s, const mlsi_nx_env *env) {
-    loops l = {.body = since < 0 ? -1 : k->parent[since], .s = s, .own = *env};
-    for (s = k->parent[s]; s != l.body && s >= 0; s = k->parent[s])
-        if (stmt(k, s)->kind == MLSI_LS_FOR)
-            l.own.of[l.vars[l.n++] = stmt(k, s)->var] = MLSI_NX_KEEP;
-    return l;
-}
-
-static bool is_cut(const mlsi_ls *guard, int64_t code, int64_t extent) {
-    return guard->value < 0 && guard->index[0] == 0 && guard->index[1] == code &&
-           guard->index[2] == extent;
-}
-
-/* Does code take each value of [0, extent) once while the loops that move it run? A guard may cut what is beyond. Loops that
- * turn at most once move nothing: the extent says where they belong. */
-static bool takes_each(mlsi_nest_check *k, loops *l, int64_t code, int64_t extent, mlsi_radix *r) {
-    int32_t axis[MLSI_NX_VARS];
-    int64_t lo, hi;
-    int m = 0;
-    for (int i = 0; i < l->n; i++) {
-        int32_t v = l->vars[i];
-        l->own.of[v] = 0;
-        int64_t still = mlsi_nx_subst(k, code, &l->own);
-        l->own.of[v] = 1;
-        bool moves = k->n->vars[v].symbol >= 0 && mlsi_nx_subst(k, code, &l->own) != still;
-        l->own.of[v] = MLSI_NX_KEEP;
-        l->used[i] |= moves || k->n->vars[v].extent == 1;
-        if (moves) axis[m++] = v;
-    }
-    if (!mlsi_nx_radix(k, code, m, axis, &l->own, r)) return false;
-    bool cut = false;
-    for (int32_t p = k->parent[l->s]; p != l->body && p >= 0; p = k->parent[p])
-        cut |= stmt(k, p)->kind == MLSI_LS_IF && is_cut(stmt(k, p), code, extent);
-    for (int i = 0; i < l->n && r->total != extent; i++) {
-        const mlsi_loop_var *v = &k->n->vars[l->vars[i]];
-        if (l->used[i] || v->symbol >= 0) continue;
-        int64_t total = mlsi_nx_ix(k, '*', r->total, v->extent);
-        mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', total, extent), &lo, &hi);
-        l->used[i] = total == extent || (cut && lo >= 0);
-        if (l->used[i]) r->total = total;
-    }
-    mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', r->total, extent), &lo, &hi);
-    return r->total == extent || (cut && lo >= 0);
-}
-
-/* The variables of a radix as digits of a number. */
-static void solve(mlsi_nest_check *k, const loops *l, const mlsi_radix *r, int64_t number,
-                  mlsi_nx_env *env) {
-    for (int i = 0; i < r->n; i++) {
-        int64_t extent = mlsi_nx_subst(k, k->n->vars[r->var[i]].extent, &l->own);
-        env->of[r->var[i]] = mlsi_nx_digit(k, number, r->coef[i], i == r->n - 1 ? 0 : extent);
-    }
-}
-
-/* All axes together, by their row-major number: what fused loops give. */
-static bool number_maps_onto(mlsi_nest_check *k, const loops *l, int rank, const int64_t *code,
-                             const int64_t *extent, const int64_t *element, mlsi_nx_env *env) {
-    int64_t number = 0, whole = 0, below = 1;
-    mlsi_radix r;
-    for (int d = 0; d < rank; d++) {
-        number = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', number, extent[d]), code[d]);
-        whole = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', whole, extent[d]), element[d]);
-    }
-    for (int d = rank - 1; d >= 0; d--) {
-        if (mlsi_nx_digit(k, number, below, d ? extent[d] : 0) != code[d]) return false;
-        below = mlsi_nx_ix(k, '*', below, extent[d]);
-    }
-    if (!mlsi_nx_radix(k, number, l->n, l->vars, &l->own, &r) || r.total != below) return false;
-    solve(k, l, &r, whole, env);
-    return true;
-}
-
-/* Subscripts of statement s as a map from the loops below `since` onto the box of extents: each axis by loops of its own, or
- * all together; no guard leaves anything else out. What the variables are for an element goes to env. */
-static bool maps_onto(mlsi_nest_check *k, int32_t since, int32_t s, int rank, const int64_t *code,
-                      const int64_t *extent, const int64_t *element, mlsi_nx_env *env) {
-    loops l = loops_to(k, since, s, env);
-    mlsi_radix r;
-    bool apart = true;
-    for (int32_t p = k->parent[s]; p != l.body && p >= 0; p = k->parent[p]) {
-        bool known = stmt(k, p)->kind != MLSI_LS_IF;
-        for (int d = 0; d < rank && !known; d++)
-            known = is_cut(stmt(k, p), code[d], extent[d]);
-        if (!known) mlsi_nx_refuse(k, "a guard leaves elements out", "");
-    }
-    for (int d = 0; d < rank && apart; d++) {
-        apart = takes_each(k, &l, code[d], extent[d], &r);
-        if (apart) solve(k, &l, &r, element[d], env);
-    }
-    for (int i = 0; i < l.n; i++)
-        apart = apart && (l.used[i] || k->n->vars[l.vars[i]].extent == 1);
-    return (apart || number_maps_onto(k, &l, rank, code, extent, element, env)) && !mlsi_nx_stop(k);
 }
 
 /* ---- expressions --------------------------------------------------------------------------------------------------------- */
@@ -189,7 +53,8 @@ static mlsi_nx_env env_of(const mlsi_nest_check *k, int32_t id) {
 /* The term at position `depth`: the loops' variables are its digits. */
 static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
     const mlsi_acc a = k->n->accs[acc];
-    int32_t open = only(k, MLSI_LS_ACC, acc, a.name), add = only(k, MLSI_LS_ADD, acc, a.name);
+    int32_t open = mlsi_nx_only(k, MLSI_LS_ACC, acc, a.name),
+            add = mlsi_nx_only(k, MLSI_LS_ADD, acc, a.name);
     if (mlsi_nx_stop(k)) return -1;
     mlsi_nx_env env = env_of(k, in.env);
     int64_t count = mlsi_nx_subst(k, a.count, &env);
@@ -198,42 +63,46 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
     int32_t last = add; /* the statement beside `open` that holds all terms */
     while (last >= 0 && k->parent[last] != k->parent[open])
         last = k->parent[last];
-    if (last < 0 || !in_scope(k, open, add) || !in_scope(k, last, in.at) ||
-        encloses(k, last, in.at))
+    if (last < 0 || !mlsi_nx_in_scope(k, open, add) || !mlsi_nx_in_scope(k, last, in.at) ||
+        mlsi_nx_encloses(k, last, in.at))
         mlsi_nx_refuse(k, "a reduction is read before its end: ", a.name);
     const int32_t init = a.init < 0 ? -1 : eval(k, a.init, (reading){open, in.env, in.depth});
-    if (count == 0 && never_runs(k, add))
+    if (count == 0 && mlsi_nx_never_runs(k, add))
         return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
-    if (!mlsi_nx_stop(k) && !maps_onto(k, open, add, 1, s.index, &a.count, &position, &env))
+    mlsi_nx_facts facts;
+    mlsi_nx_facts_at(k, in.at, &env, &facts);
+    mlsi_nx_know(&facts, 0, position, count);
+    const mlsi_nx_box box = {1, s.index, &count, &position};
+    if (!mlsi_nx_stop(k) && !mlsi_nx_maps_onto(k, open, add, &box, &facts, &env))
         mlsi_nx_refuse(k, "positions are not taken once each: ", a.name);
     const reading inner = {add, env_id(k, &env), in.depth + 1};
     int32_t term = eval(k, s.value, inner), second = s.value2 < 0 ? -1 : eval(k, s.value2, inner);
     return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, a.kind, a.dtype, count, term, second, init);
 }
 
-/* The element of LOCAL memory is the one that the store gave it, which ran before. raw: subscripts before env. */
-static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *raw,
-                           const int64_t *element, reading in) {
+/* The element of LOCAL memory is the one that the store gave it, which ran before. */
+static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *element, reading in) {
     const mlsi_loop_buffer b = k->n->buffers[buffer];
-    int32_t alloc = only(k, MLSI_LS_ALLOC, buffer, b.name);
-    int32_t store = only(k, MLSI_LS_STORE, buffer, b.name);
+    int32_t alloc = mlsi_nx_only(k, MLSI_LS_ALLOC, buffer, b.name);
+    int32_t store = mlsi_nx_only(k, MLSI_LS_STORE, buffer, b.name);
     if (mlsi_nx_stop(k)) return -1;
     const mlsi_ls s = *stmt(k, store);
-    const mlsi_nx_env was = env_of(k, in.env), none = mlsi_nx_keep_all();
+    const mlsi_nx_env was = env_of(k, in.env);
     mlsi_nx_env env = was;
-    mlsi_radix r;
-    loops around =
-        loops_to(k, -1, in.at, &none); /* of which the subscripts are digits, so in range */
+    mlsi_nx_facts facts;
+    mlsi_nx_facts_at(k, in.at, &was, &facts);
     for (int d = 0; d < b.rank; d++)
-        if (!takes_each(k, &around, raw[d], b.dims[d], &r))
+        if (!mlsi_nx_within(k, &facts, 0, element[d], b.dims[d]))
             mlsi_nx_refuse(k, "index: a subscript may be out of range: ", b.name);
-    bool before = in_scope(k, alloc, store) && in_scope(k, alloc, in.at) &&
+    const mlsi_nx_box box = {b.rank, s.index, b.dims, element};
+    bool before = mlsi_nx_in_scope(k, alloc, store) && mlsi_nx_in_scope(k, alloc, in.at) &&
                   k->order[store] < k->order[in.at] &&
-                  maps_onto(k, alloc, store, b.rank, s.index, b.dims, element, &env);
+                  mlsi_nx_maps_onto(k, alloc, store, &box, &facts, &env);
     /* In a loop around both, the element is of the same turn: others have not run, or are written over. */
     for (int32_t p = k->parent[store]; before && p >= 0 && p != k->parent[alloc];
          p = k->parent[p]) {
-        int32_t v = stmt(k, p)->kind == MLSI_LS_FOR && encloses(k, p, in.at) ? stmt(k, p)->var : -1;
+        int32_t v =
+            stmt(k, p)->kind == MLSI_LS_FOR && mlsi_nx_encloses(k, p, in.at) ? stmt(k, p)->var : -1;
         if (v >= 0)
             before = env.of[v] == (was.of[v] == MLSI_NX_KEEP ? k->n->vars[v].code : was.of[v]);
     }
@@ -244,7 +113,7 @@ static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *ra
 static int32_t load_value(mlsi_nest_check *k, const mlsi_lx *x, const int64_t *index, reading in) {
     const mlsi_loop_buffer *b = &k->n->buffers[x->ref];
     int64_t words[3 + MLSYS_MAX_DIMS] = {MLSI_NX_LOAD, b->dtype, b->param};
-    if (b->scope == MLSI_SCOPE_LOCAL) return local_value(k, x->ref, x->index, index, in);
+    if (b->scope == MLSI_SCOPE_LOCAL) return local_value(k, x->ref, index, in);
     if (b->scope != MLSI_SCOPE_INPUT || b->bytes)
         mlsi_nx_uncovered(k, "reads of an output, shared memory or bytes: ", b->name);
     memcpy(words + 3, index, sizeof *index * (size_t)x->n_index);
@@ -256,13 +125,13 @@ static int32_t load_value(mlsi_nest_check *k, const mlsi_lx *x, const int64_t *i
 static int32_t let_value(mlsi_nest_check *k, int32_t ref, reading in) {
     mlsi_nx_env cut = mlsi_nx_keep_all();
     int64_t lo, hi;
-    int32_t let = only(k, MLSI_LS_LET, ref, "a let");
-    if (let >= 0 && !in_scope(k, let, in.at))
+    int32_t let = mlsi_nx_only(k, MLSI_LS_LET, ref, "a let");
+    if (let >= 0 && !mlsi_nx_in_scope(k, let, in.at))
         mlsi_nx_refuse(k, "a let is read outside its scope", "");
     if (mlsi_nx_stop(k)) return -1;
     for (int32_t p = k->parent[let]; p >= 0; p = k->parent[p])
         if (stmt(k, p)->kind == MLSI_LS_FOR) cut.of[stmt(k, p)->var] = 0;
-    for (int32_t p = k->parent[in.at]; p >= 0 && !encloses(k, p, let); p = k->parent[p]) {
+    for (int32_t p = k->parent[in.at]; p >= 0 && !mlsi_nx_encloses(k, p, let); p = k->parent[p]) {
         const mlsi_ls *l = stmt(k, p);
         if (l->kind == MLSI_LS_FOR) {
             mlsi_dim_range(&k->n->tab, k->n->vars[l->var].extent, &lo, &hi);
@@ -326,10 +195,10 @@ static void check_store(mlsi_nest_check *k, int32_t s) {
     const mlsi_loop_buffer *b = &k->n->buffers[stmt(k, s)->ref];
     if (b->scope == MLSI_SCOPE_INPUT) mlsi_nx_refuse(k, "hazard: an input is written: ", b->name);
     if (b->scope != MLSI_SCOPE_LOCAL) return;
-    int32_t alloc = only(k, MLSI_LS_ALLOC, stmt(k, s)->ref, b->name);
+    int32_t alloc = mlsi_nx_only(k, MLSI_LS_ALLOC, stmt(k, s)->ref, b->name);
     for (int32_t p = k->parent[s]; p >= 0 && alloc >= 0; p = k->parent[p])
         if (stmt(k, p)->kind == MLSI_LS_FOR && stmt(k, p)->loop == MLSI_LOOP_PARALLEL &&
-            !encloses(k, p, alloc))
+            !mlsi_nx_encloses(k, p, alloc))
             mlsi_nx_refuse(k, "hazard: parallel turns write the same memory: ", b->name);
 }
 
@@ -355,12 +224,19 @@ static void check_stmt(mlsi_nest_check *k, int32_t s) {
 static void check_output(mlsi_nest_check *k, int32_t buffer) {
     const mlsi_loop_buffer b = k->n->buffers[buffer];
     if (mlsi_dtype_is_block(b.dtype)) mlsi_nx_uncovered(k, "blocks: ", b.name);
-    int32_t store = mlsi_nx_stop(k) ? -1 : only(k, MLSI_LS_STORE, buffer, b.name);
+    int32_t store = mlsi_nx_stop(k) ? -1 : mlsi_nx_only(k, MLSI_LS_STORE, buffer, b.name);
     if (store < 0) return;
     const mlsi_ls s = *stmt(k, store);
     const mlsi_nx_env keep = mlsi_nx_keep_all();
     mlsi_nx_env unused = keep;
-    if (!maps_onto(k, -1, store, b.rank, s.index, b.dims, s.index, &unused))
+    mlsi_nx_facts facts = {0};
+    int64_t element[MLSYS_MAX_DIMS];
+    for (int d = 0; d < b.rank; d++) {
+        element[d] = mlsi_nx_element(k, d, b.dims[d]);
+        mlsi_nx_know(&facts, 0, element[d], b.dims[d]);
+    }
+    const mlsi_nx_box box = {b.rank, s.index, b.dims, element};
+    if (!mlsi_nx_maps_onto(k, -1, store, &box, &facts, &unused))
         mlsi_nx_refuse(k, "index: elements are not stored once each: ", b.name);
     int32_t have = eval(k, s.value, (reading){store, env_id(k, &keep), 0});
     int32_t want = mlsi_nest_element(k, 0, k->frames[0].f.outputs[b.param].value, s.index, 0);
@@ -387,17 +263,19 @@ static void check_parameters(mlsi_nest_check *k) {
     }
 }
 
-static mlsys_status check(mlsi_nest_check *k, int32_t func) {
+static mlsys_status check(mlsi_nest_check *k, int32_t func, const mlsi_nest *n) {
     int32_t next = 0;
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->parent));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->order));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->seen));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n_symbols + 1, &k->var_of));
+    MLSI_TRY(mlsi_nx_open(k, n));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, n->tab.n_symbols + 2 * MLSI_NX_VARS, &k->var_of));
+    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)(n->tab.n_symbols + 2 * MLSI_NX_VARS));
+    for (int32_t i = 0; i < n->n_vars; i++)
+        if (n->vars[i].symbol >= 0) k->var_of[n->vars[i].symbol] = i;
+    MLSI_TRY(mlsi_nx_take_apart(k));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->parent));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->order));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->seen));
     MLSI_TRY(mlsi_nest_frame_add(k, func, -1, NULL));
     memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
-    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)k->n_symbols);
-    for (int32_t i = 0; i < k->n->n_vars; i++)
-        if (k->n->vars[i].symbol >= 0) k->var_of[k->n->vars[i].symbol] = i;
     number_body(k, k->n->first, -1, &next);
     check_parameters(k);
     for (int32_t s = 0; s < k->n->n_stmts && !mlsi_nx_stop(k); s++)
@@ -407,24 +285,25 @@ static mlsys_status check(mlsi_nest_check *k, int32_t func) {
             check_output(k, b);
     /* What no output is made of is not compared with anything: its loads could be anywhere. */
     for (int32_t s = 0; s < k->n->n_stmts; s++)
-        if (k->order[s] >= 0 && !k->seen[s] && !never_runs(k, s) &&
+        if (k->order[s] >= 0 && !k->seen[s] && !mlsi_nx_never_runs(k, s) &&
             (has_load(k, stmt(k, s)->value) || has_load(k, stmt(k, s)->value2)))
             mlsi_nx_refuse(k, "index: a load that no output needs", "");
     return k->st;
 }
 
 mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v) {
-    mlsi_nest_check k = {.g = g, .n = n, .v = v, .n_symbols = n->tab.n_symbols};
+    mlsi_nest_check k = {.g = g, .v = v, .n_symbols = n->tab.n_symbols};
     int64_t n_funcs = g->n_funcs;
     *v = (mlsi_verdict){MLSI_PROVED, ""};
     mlsi_tuples_init(&k.t, n->alloc);
-    mlsys_status st = check(&k, func);
+    mlsys_status st = check(&k, func, n);
     for (int64_t i = 0; i < k.n_frames; i++)
         mlsi_mem_free(n->alloc, k.frames[i].types);
     void *owned[] = {k.answer, k.parent, k.order, k.seen, k.var_of, k.frames};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         mlsi_mem_free(n->alloc, owned[i]);
     mlsi_tuples_free(&k.t);
+    mlsi_nx_close(&k);
     mlsi_graph_truncate(g, n_funcs);
     if (st != MLSYS_OK) *v = (mlsi_verdict){MLSI_NOT_COVERED, "out of memory"};
     return st;
