@@ -62,25 +62,34 @@ class Gradients:
         return [*own, *((p, "") for p in programs[1:]), (programs[0], family)]
 
 
-NESTS_ONLY = re.compile("lower|nest|prove|schedule|check_loop")
-
-
 class Compiler:
-    # The quick ones first.
-    SUITES = ["unit/check_lower", "unit/check_nest", "unit/check_nest_text", "unit/check_dims", "unit/check_dims_limits",
-              "unit/check_prove", "unit/check_schedule", "unit/check_schedule_space", "unit/check_proof",
-              "unit/check_proof_rules", "unit/check_proof_plan", "unit/check_fuse", "unit/check_fuse_report",
-              "unit/check_passes", "unit/check_narrow", "unit/check_nest_maps", "unit/check_proof_nests",
-              "conformance/check_loop_text", "conformance/check_loop_values", "conformance/check_passes_off",
-              "conformance/check_loops", "unit/check_schedule_random"]
+    # What judges a file: its own suites, the quick ones first. The first row whose pattern is in the file's name counts.
+    NESTS = ["unit/check_nest", "unit/check_nest_text", "unit/check_prove", "unit/check_proof_draws"]
+    LOWERING = ["unit/check_lower", "unit/check_invariant", *NESTS, "unit/check_proof_nests", "unit/check_nest_maps",
+                "conformance/check_loop_values", "conformance/check_loops"]
+    SCHEDULES = ["unit/check_schedule", "unit/check_proof_draws", "unit/check_schedule_space",
+                 "unit/check_schedule_random"]
+    PROOFS = ["unit/check_proof_rules", "unit/check_proof_plan", "unit/check_proof_nests", "unit/check_proof_draws",
+              "unit/check_proof", "unit/check_hoist", "unit/check_fuse", "unit/check_passes", "oom/check_proof_oom"]
+    PASSES = ["unit/check_fuse_report", "unit/check_narrow", "unit/check_layout", "unit/check_hoist",
+              "unit/check_proof_rules", "unit/check_proof", "unit/check_fuse",
+              "unit/check_passes", "conformance/check_passes_off"]
+    DIMS = ["unit/check_dims", "unit/check_dims_limits", *NESTS, "unit/check_schedule", "unit/check_proof_nests",
+            "unit/check_nest_maps", "conformance/check_loops"]
+    PROVER = ["unit/check_prove", "unit/check_nest_maps", "unit/check_proof_draws", "unit/check_schedule",
+              "unit/check_schedule_space", "conformance/check_loops", "unit/check_schedule_random"]
+    TEXT = ["unit/check_nest", "unit/check_nest_text", "unit/check_lower", "conformance/check_loop_text",
+            "conformance/check_loop_values", "conformance/check_loops"]
+    JUDGES = [("src/ir/proof/", PROOFS), ("src/ir/passes/", PASSES), ("src/ir/graph/", DIMS),
+              ("loop/schedule", SCHEDULES), ("loop/prove", PROVER), ("loop/(lower|invariant)", LOWERING),
+              ("loop/", [*TEXT, "unit/check_schedule_random"])]
+    SUITES = sorted({s for _, suites in JUDGES for s in suites})
     FILLS = ["pattern"]
     FILES = ["src/ir/passes/*.c", "src/ir/proof/*.c", "src/ir/graph/dims*.c", "src/ir/loop/*.c"]
 
     @staticmethod
     def runs(mutant, programs):
-        """Graphs are what passes change: suites that build nests by hand, and run them for long, do not judge these."""
-        graphs = mutant.file.startswith("src/ir/passes")
-        return [(p, "") for p in programs if not (graphs and NESTS_ONLY.search(p))]
+        return [(p, "") for p in next(s for part, s in Compiler.JUDGES if re.search(part, mutant.file))]
 
 
 AREAS = {"gradients": Gradients, "compiler": Compiler}

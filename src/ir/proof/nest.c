@@ -50,33 +50,123 @@ static mlsi_nx_env env_of(const mlsi_nest_check *k, int32_t id) {
     return env;
 }
 
-/* The term at position `depth`: the loops' variables are its digits. */
-static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
-    const mlsi_acc a = k->n->accs[acc];
-    int32_t open = mlsi_nx_only(k, MLSI_LS_ACC, acc, a.name),
-            add = mlsi_nx_only(k, MLSI_LS_ADD, acc, a.name);
-    if (mlsi_nx_stop(k)) return -1;
-    mlsi_nx_env env = env_of(k, in.env);
-    int64_t count = mlsi_nx_subst(k, a.count, &env);
-    int64_t position = mlsi_nx_position(k, in.depth, count);
-    const mlsi_ls s = *stmt(k, add);
-    int32_t last = add; /* the statement beside `open` that holds all terms */
-    while (last >= 0 && k->parent[last] != k->parent[open])
+/* The statements of a reduction that is read in `in`. */
+static bool find_reduction(mlsi_nest_check *k, int32_t acc, reading in, int32_t *open,
+                           int32_t *add) {
+    const char *name = k->n->accs[acc].name;
+    *open = mlsi_nx_only(k, MLSI_LS_ACC, acc, name);
+    *add = mlsi_nx_only(k, MLSI_LS_ADD, acc, name);
+    if (mlsi_nx_stop(k)) return false;
+    int32_t last = *add; /* the statement beside `open` that holds all terms */
+    while (last >= 0 && k->parent[last] != k->parent[*open])
         last = k->parent[last];
-    if (last < 0 || !mlsi_nx_in_scope(k, open, add) || !mlsi_nx_in_scope(k, last, in.at) ||
+    if (last < 0 || !mlsi_nx_in_scope(k, *open, *add) || !mlsi_nx_in_scope(k, last, in.at) ||
         mlsi_nx_encloses(k, last, in.at))
-        mlsi_nx_refuse(k, "a reduction is read before its end: ", a.name);
-    const int32_t init = a.init < 0 ? -1 : eval(k, a.init, (reading){open, in.env, in.depth});
-    if (count == 0 && mlsi_nx_never_runs(k, add))
-        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
+        mlsi_nx_refuse(k, "a reduction is read before its end: ", name);
+    return !mlsi_nx_stop(k);
+}
+
+/* The reading of the term at a position of [0, count): the loops' variables are its digits. */
+static bool at_position(mlsi_nest_check *k, int32_t acc, reading in, int64_t position,
+                        int64_t count, reading *term) {
+    int32_t open, add;
+    if (!find_reduction(k, acc, in, &open, &add)) return false;
+    mlsi_nx_env env = env_of(k, in.env);
     mlsi_nx_facts facts;
     mlsi_nx_facts_at(k, in.at, &env, &facts);
     mlsi_nx_know(&facts, 0, position, count);
-    const mlsi_nx_box box = {1, s.index, &count, &position};
+    const int64_t index = stmt(k, add)->index[0];
+    const mlsi_nx_box box = {1, &index, &count, &position};
     if (!mlsi_nx_stop(k) && !mlsi_nx_maps_onto(k, open, add, &box, &facts, &env))
-        mlsi_nx_refuse(k, "positions are not taken once each: ", a.name);
-    const reading inner = {add, env_id(k, &env), in.depth + 1};
-    int32_t term = eval(k, s.value, inner), second = s.value2 < 0 ? -1 : eval(k, s.value2, inner);
+        mlsi_nx_refuse(k, "positions are not taken once each: ", k->n->accs[acc].name);
+    *term = (reading){add, env_id(k, &env), in.depth + 1};
+    return !mlsi_nx_stop(k);
+}
+
+/* Is the result that of the results of runs of c terms, in order? Of rounded sums for the chunks of the canonical tree
+ * only (docs/numerics.md). */
+static bool has_runs(const mlsi_acc *outer, const mlsi_acc *run, int64_t c) {
+    bool rounds = mlsi_dtype_is_float(run->dtype), dot = run->kind == MLSI_ACC_DOT;
+    if (outer->init >= 0 || run->init >= 0 || outer->dtype != run->dtype ||
+        outer->kind != (dot ? MLSI_ACC_SUM : run->kind))
+        return false;
+    switch (run->kind) {
+    case MLSI_ACC_SUM:
+    case MLSI_ACC_PROD: return !rounds || c == 4096;
+    case MLSI_ACC_DOT: return !rounds;
+    case MLSI_ACC_MAX:
+    case MLSI_ACC_MIN:
+    case MLSI_ACC_AND:
+    case MLSI_ACC_OR: return true;
+    default: return false;
+    }
+}
+
+static int64_t run_count(mlsi_nest_check *k, int32_t run, reading in) {
+    const mlsi_nx_env env = env_of(k, in.env);
+    return mlsi_nx_subst(k, k->n->accs[run].count, &env);
+}
+
+/* Where the terms of a reduction are the results of another one: do all its runs have c terms, but the last one, which has
+ * `left` of them, 1 to c? */
+static bool runs_of(mlsi_nest_check *k, int32_t acc, int32_t run, reading in, int64_t c,
+                    int64_t *left) {
+    const mlsi_nx_env env = env_of(k, in.env);
+    int64_t runs = mlsi_nx_subst(k, k->n->accs[acc].count, &env);
+    int64_t last = mlsi_nx_ix(k, '-', runs, 1), any = mlsi_nx_position(k, in.depth, runs);
+    mlsi_nx_facts facts;
+    reading at;
+    mlsi_nx_facts_at(k, in.at, &env, &facts);
+    if (!mlsi_nx_within(k, &facts, 0, 0, runs) || !at_position(k, acc, in, last, runs, &at))
+        return false;
+    *left = run_count(k, run, at);
+    if (!mlsi_nx_within(k, &facts, 1, *left, c + 1) || !at_position(k, acc, in, any, runs, &at))
+        return false;
+    mlsi_nx_know(&facts, 0, any, last);
+    return mlsi_nx_within(k, &facts, c, run_count(k, run, at), c + 1);
+}
+
+/* A reduction in two stages is the one of all terms. c: what the run's own loops reach. */
+static int32_t of_runs(mlsi_nest_check *k, int32_t acc, int32_t run, reading in) {
+    const mlsi_acc a = k->n->accs[acc], r = k->n->accs[run];
+    const mlsi_nx_env env = env_of(k, in.env);
+    int32_t add = mlsi_nx_only(k, MLSI_LS_ADD, run, r.name);
+    int64_t lo, c, left, count;
+    reading outer, at;
+    if (mlsi_nx_stop(k)) return -1;
+    mlsi_dim_range(&k->n->tab, stmt(k, add)->index[0], &lo, &c);
+    if (!has_runs(&a, &r, ++c) || !runs_of(k, acc, run, in, c, &left)) {
+        mlsi_nx_refuse(k, "results of runs are not those of all terms: ", a.name);
+        return -1;
+    }
+    int64_t runs = mlsi_nx_subst(k, a.count, &env);
+    count = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', mlsi_nx_ix(k, '-', runs, 1), c), left);
+    int64_t position = mlsi_nx_position(k, in.depth, count);
+    if (!at_position(k, acc, in, mlsi_nx_digit(k, position, c, 0), runs, &outer)) return -1;
+    outer.depth = in.depth;
+    if (!at_position(k, run, outer, mlsi_nx_digit(k, position, 1, c), run_count(k, run, outer),
+                     &at))
+        return -1;
+    const mlsi_ls s = *stmt(k, at.at);
+    int32_t term = eval(k, s.value, at), second = s.value2 < 0 ? -1 : eval(k, s.value2, at);
+    return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, r.kind, r.dtype, count, term, second, -1);
+}
+
+static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
+    const mlsi_acc a = k->n->accs[acc];
+    int32_t open, add;
+    reading at;
+    if (!find_reduction(k, acc, in, &open, &add)) return -1;
+    const mlsi_ls s = *stmt(k, add);
+    const mlsi_nx_env env = env_of(k, in.env);
+    int64_t count = mlsi_nx_subst(k, a.count, &env);
+    const int32_t init = a.init < 0 ? -1 : eval(k, a.init, (reading){open, in.env, in.depth});
+    if (count == 0 && mlsi_nx_never_runs(k, add))
+        return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
+    if (k->joins && k->n->exprs[s.value].kind == MLSI_LX_ACC)
+        return of_runs(k, acc, k->n->exprs[s.value].ref, in);
+    if (!at_position(k, acc, in, mlsi_nx_position(k, in.depth, count), count, &at)) return -1;
+    int32_t term = eval(k, s.value, at), second = s.value2 < 0 ? -1 : eval(k, s.value2, at);
     return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, a.kind, a.dtype, count, term, second, init);
 }
 
@@ -291,8 +381,10 @@ static mlsys_status check(mlsi_nest_check *k, int32_t func, const mlsi_nest *n) 
     return k->st;
 }
 
-mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v) {
-    mlsi_nest_check k = {.g = g, .v = v, .n_symbols = n->tab.n_symbols};
+/* joins: reductions of results of reductions are read as one. */
+static mlsys_status judge(mlsi_graph *g, int32_t func, const mlsi_nest *n, bool joins,
+                          mlsi_verdict *v) {
+    mlsi_nest_check k = {.g = g, .v = v, .n_symbols = n->tab.n_symbols, .joins = joins};
     int64_t n_funcs = g->n_funcs;
     *v = (mlsi_verdict){MLSI_PROVED, ""};
     mlsi_tuples_init(&k.t, n->alloc);
@@ -307,4 +399,21 @@ mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_ver
     mlsi_graph_truncate(g, n_funcs);
     if (st != MLSYS_OK) *v = (mlsi_verdict){MLSI_NOT_COVERED, "out of memory"};
     return st;
+}
+
+static bool adds_results(const mlsi_nest *n) {
+    for (int64_t s = 0; s < n->n_stmts; s++)
+        if (n->stmts[s].kind == MLSI_LS_ADD && n->exprs[n->stmts[s].value].kind == MLSI_LX_ACC)
+            return true;
+    return false;
+}
+
+/* A function may have reductions of reductions itself. */
+mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v) {
+    mlsi_verdict joined;
+    MLSI_TRY(judge(g, func, n, false, v));
+    if (v->answer == MLSI_PROVED || !adds_results(n)) return MLSYS_OK;
+    MLSI_TRY(judge(g, func, n, true, &joined));
+    if (joined.answer == MLSI_PROVED) *v = joined;
+    return MLSYS_OK;
 }
