@@ -66,17 +66,23 @@ static bool find_reduction(mlsi_nest_check *k, int32_t acc, reading in, int32_t 
     return !mlsi_nx_stop(k);
 }
 
-/* The reading of the term at a position of [0, count): the loops' variables are its digits. */
-static bool at_position(mlsi_nest_check *k, int32_t acc, reading in, int64_t position,
-                        int64_t count, reading *term) {
+/* A position that is known to be in [0, count). */
+typedef struct spot {
+    int64_t position, count;
+} spot;
+
+/* The reading of the term at a position: the loops' variables are its digits. from: what it is a digit of itself; NULL. */
+static bool at_position(mlsi_nest_check *k, int32_t acc, reading in, spot at, const spot *from,
+                        reading *term) {
     int32_t open, add;
     if (!find_reduction(k, acc, in, &open, &add)) return false;
     mlsi_nx_env env = env_of(k, in.env);
     mlsi_nx_facts facts;
     mlsi_nx_facts_at(k, in.at, &env, &facts);
-    mlsi_nx_know(&facts, 0, position, count);
+    mlsi_nx_know(&facts, 0, at.position, at.count);
+    if (from) mlsi_nx_know(&facts, 0, from->position, from->count);
     const int64_t index = stmt(k, add)->index[0];
-    const mlsi_nx_box box = {1, &index, &count, &position};
+    const mlsi_nx_box box = {1, &index, &at.count, &at.position};
     if (!mlsi_nx_stop(k) && !mlsi_nx_maps_onto(k, open, add, &box, &facts, &env))
         mlsi_nx_refuse(k, "positions are not taken once each: ", k->n->accs[acc].name);
     *term = (reading){add, env_id(k, &env), in.depth + 1};
@@ -108,22 +114,28 @@ static int64_t run_count(mlsi_nest_check *k, int32_t run, reading in) {
 }
 
 /* Where the terms of a reduction are the results of another one: do all its runs have c terms, but the last one, which has
- * `left` of them, 1 to c? */
+ * `left` of them, 1 to c? Both kinds have theirs once each. */
 static bool runs_of(mlsi_nest_check *k, int32_t acc, int32_t run, reading in, int64_t c,
                     int64_t *left) {
     const mlsi_nx_env env = env_of(k, in.env);
     int64_t runs = mlsi_nx_subst(k, k->n->accs[acc].count, &env);
-    int64_t last = mlsi_nx_ix(k, '-', runs, 1), any = mlsi_nx_position(k, in.depth, runs);
+    int64_t last = mlsi_nx_ix(k, '-', runs, 1);
+    const spot any = {mlsi_nx_position(k, in.depth, runs), runs};
     mlsi_nx_facts facts;
-    reading at;
+    reading at, term;
     mlsi_nx_facts_at(k, in.at, &env, &facts);
-    if (!mlsi_nx_within(k, &facts, 0, 0, runs) || !at_position(k, acc, in, last, runs, &at))
+    if (!mlsi_nx_within(k, &facts, 0, 0, runs) ||
+        !at_position(k, acc, in, (spot){last, runs}, NULL, &at))
         return false;
     *left = run_count(k, run, at);
-    if (!mlsi_nx_within(k, &facts, 1, *left, c + 1) || !at_position(k, acc, in, any, runs, &at))
+    const spot in_last = {mlsi_nx_position(k, in.depth + 1, *left), *left};
+    if (!mlsi_nx_within(k, &facts, 1, *left, c + 1) ||
+        !at_position(k, run, at, in_last, NULL, &term) || !at_position(k, acc, in, any, NULL, &at))
         return false;
-    mlsi_nx_know(&facts, 0, any, last);
-    return mlsi_nx_within(k, &facts, c, run_count(k, run, at), c + 1);
+    mlsi_nx_know(&facts, 0, any.position, last);
+    const spot before = {any.position, last}, full = {mlsi_nx_position(k, in.depth + 1, c), c};
+    return mlsi_nx_simpler(k, run_count(k, run, at), &facts) == c &&
+           at_position(k, run, at, full, &before, &term);
 }
 
 /* A reduction in two stages is the one of all terms. c: what the run's own loops reach. */
@@ -141,12 +153,12 @@ static int32_t of_runs(mlsi_nest_check *k, int32_t acc, int32_t run, reading in)
     }
     int64_t runs = mlsi_nx_subst(k, a.count, &env);
     count = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', mlsi_nx_ix(k, '-', runs, 1), c), left);
-    int64_t position = mlsi_nx_position(k, in.depth, count);
-    if (!at_position(k, acc, in, mlsi_nx_digit(k, position, c, 0), runs, &outer)) return -1;
+    const spot all = {mlsi_nx_position(k, in.depth, count), count};
+    const spot first = {mlsi_nx_digit(k, all.position, c, 0), runs};
+    if (!at_position(k, acc, in, first, &all, &outer)) return -1;
     outer.depth = in.depth;
-    if (!at_position(k, run, outer, mlsi_nx_digit(k, position, 1, c), run_count(k, run, outer),
-                     &at))
-        return -1;
+    const spot then = {mlsi_nx_digit(k, all.position, 1, c), c};
+    if (!at_position(k, run, outer, then, &all, &at)) return -1;
     const mlsi_ls s = *stmt(k, at.at);
     int32_t term = eval(k, s.value, at), second = s.value2 < 0 ? -1 : eval(k, s.value2, at);
     return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, r.kind, r.dtype, count, term, second, -1);
@@ -165,7 +177,8 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
         return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
     if (k->joins && k->n->exprs[s.value].kind == MLSI_LX_ACC)
         return of_runs(k, acc, k->n->exprs[s.value].ref, in);
-    if (!at_position(k, acc, in, mlsi_nx_position(k, in.depth, count), count, &at)) return -1;
+    const spot any = {mlsi_nx_position(k, in.depth, count), count};
+    if (!at_position(k, acc, in, any, NULL, &at)) return -1;
     int32_t term = eval(k, s.value, at), second = s.value2 < 0 ? -1 : eval(k, s.value2, at);
     return mlsi_nx_stop(k) ? -1 : mlsi_nx_reduce(k, a.kind, a.dtype, count, term, second, init);
 }
@@ -414,6 +427,7 @@ mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_ver
     MLSI_TRY(judge(g, func, n, false, v));
     if (v->answer == MLSI_PROVED || !adds_results(n)) return MLSYS_OK;
     MLSI_TRY(judge(g, func, n, true, &joined));
+    fprintf(stderr, "J %s\n", joined.why);
     if (joined.answer == MLSI_PROVED) *v = joined;
     return MLSYS_OK;
 }

@@ -86,8 +86,16 @@ int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, cons
 
 /* ---- index expressions (nest_index.c) ---- */
 
+/* What does not fit is left out: fewer facts prove less. */
+enum { MLSI_NX_FACTS = 60 };
+typedef struct mlsi_nx_facts {
+    int n;
+    mlsi_dim_fact list[MLSI_NX_FACTS];
+} mlsi_nx_facts;
 int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b);
 int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env);
+/* Without the quotients that are 0 where the facts hold. */
+int64_t mlsi_nx_simpler(mlsi_nest_check *k, int64_t code, const mlsi_nx_facts *f);
 /* The position in a reduction of count terms, under `depth` others. */
 int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count);
 /* Any index along an axis of an output. */
@@ -111,12 +119,6 @@ bool mlsi_nx_encloses(const mlsi_nest_check *k, int32_t outer, int32_t s);
 bool mlsi_nx_in_scope(const mlsi_nest_check *k, int32_t s, int32_t at);
 bool mlsi_nx_never_runs(const mlsi_nest_check *k, int32_t s);
 
-/* What does not fit is left out: fewer facts prove less. */
-enum { MLSI_NX_FACTS = 60 };
-typedef struct mlsi_nx_facts {
-    int n;
-    mlsi_dim_fact list[MLSI_NX_FACTS];
-} mlsi_nx_facts;
 /* lo <= x < hi holds. */
 void mlsi_nx_know(mlsi_nx_facts *f, int64_t lo, int64_t x, int64_t hi);
 /* All that is known where statement `at` runs, with variables as env says. */

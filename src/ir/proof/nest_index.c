@@ -24,9 +24,16 @@ int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b) {
     return out;
 }
 
-static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_nx_env *env) {
-    if (atom->op)
-        return mlsi_nx_ix(k, '/', mlsi_nx_subst(k, atom->a, env), mlsi_nx_subst(k, atom->b, env));
+/* f: NULL, or what holds; then quotients of less than the divisor are 0. */
+static int64_t under(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env,
+                     const mlsi_nx_facts *f);
+
+static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_nx_env *env,
+                          const mlsi_nx_facts *f) {
+    if (atom->op) {
+        int64_t a = under(k, atom->a, env, f), b = under(k, atom->b, env, f);
+        return f && mlsi_nx_within(k, f, 0, a, b) ? 0 : mlsi_nx_ix(k, '/', a, b);
+    }
     const mlsi_symbol s = k->n->tab.symbols[atom->symbol];
     int32_t var = atom->symbol < k->n_symbols ? k->var_of[atom->symbol] : -1;
     int64_t code = 0;
@@ -36,7 +43,8 @@ static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_
     return s.divisor == 1 ? code : mlsi_nx_ix(k, '/', code, s.divisor);
 }
 
-int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) {
+static int64_t under(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env,
+                     const mlsi_nx_facts *f) {
     const mlsi_expr *e = expr_of(k, code);
     int64_t sum = 0;
     if (!e) return code;
@@ -45,11 +53,20 @@ int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) 
         int64_t c = own.terms[i].coef, term = c < 0 ? -c : c;
         for (int j = 0; j < own.terms[i].n; j++) {
             mlsi_atom atom = k->n->tab.atoms[own.terms[i].atoms[j]];
-            term = mlsi_nx_ix(k, '*', term, atom_under(k, &atom, env));
+            term = mlsi_nx_ix(k, '*', term, atom_under(k, &atom, env, f));
         }
         sum = mlsi_nx_ix(k, c < 0 ? '-' : '+', sum, term);
     }
     return sum;
+}
+
+int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) {
+    return under(k, code, env, NULL);
+}
+
+int64_t mlsi_nx_simpler(mlsi_nest_check *k, int64_t code, const mlsi_nx_facts *f) {
+    const mlsi_nx_env keep = mlsi_nx_keep_all();
+    return under(k, code, &keep, f);
 }
 
 /* Names begin with what no loop is called. */
