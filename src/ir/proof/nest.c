@@ -194,9 +194,6 @@ static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *el
     mlsi_nx_env env = was;
     mlsi_nx_facts facts;
     mlsi_nx_facts_at(k, in.at, &was, &facts);
-    for (int d = 0; d < b.rank; d++)
-        if (!mlsi_nx_within(k, &facts, 0, element[d], b.dims[d]))
-            mlsi_nx_refuse(k, "index: a subscript may be out of range: ", b.name);
     const mlsi_nx_box box = {b.rank, s.index, b.dims, element};
     bool before = mlsi_nx_in_scope(k, alloc, store) && mlsi_nx_in_scope(k, alloc, in.at) &&
                   k->order[store] < k->order[in.at] &&
@@ -223,26 +220,11 @@ static int32_t load_value(mlsi_nest_check *k, const mlsi_lx *x, const int64_t *i
     return mlsi_nx(k, words, 3 + x->n_index);
 }
 
-/* A let may run where its reader does not: in turns that a guard of the reader leaves out, or before loops that turn out
- * empty. Its loads are those of the function for indices in range only, so neither may be. */
 static int32_t let_value(mlsi_nest_check *k, int32_t ref, reading in) {
-    mlsi_nx_env cut = mlsi_nx_keep_all();
-    int64_t lo, hi;
     int32_t let = mlsi_nx_only(k, MLSI_LS_LET, ref, "a let");
     if (let >= 0 && !mlsi_nx_in_scope(k, let, in.at))
         mlsi_nx_refuse(k, "a let is read outside its scope", "");
     if (mlsi_nx_stop(k)) return -1;
-    for (int32_t p = k->parent[let]; p >= 0; p = k->parent[p])
-        if (stmt(k, p)->kind == MLSI_LS_FOR) cut.of[stmt(k, p)->var] = 0;
-    for (int32_t p = k->parent[in.at]; p >= 0 && !mlsi_nx_encloses(k, p, let); p = k->parent[p]) {
-        const mlsi_ls *l = stmt(k, p);
-        if (l->kind == MLSI_LS_FOR) {
-            mlsi_dim_range(&k->n->tab, k->n->vars[l->var].extent, &lo, &hi);
-            if (lo < 1) mlsi_nx_uncovered(k, "a value before loops that may be empty", "");
-        } else if (mlsi_nx_subst(k, l->index[1], &cut) != l->index[1]) {
-            mlsi_nx_refuse(k, "index: a value is read ahead of its guard", "");
-        }
-    }
     return eval(k, stmt(k, let)->value, (reading){let, in.env, in.depth});
 }
 
@@ -274,7 +256,6 @@ static int32_t eval(mlsi_nest_check *k, int32_t x, reading in) {
     if (found >= 0 || mlsi_nx_stop(k)) return found;
     if (++k->deep > MLSI_NX_DEEPEST) mlsi_nx_uncovered(k, "expressions nest too deep", "");
     const mlsi_lx own = k->n->exprs[x];
-    k->seen[in.at] = true;
     int32_t y = mlsi_nx_stop(k) ? -1 : eval_kind(k, &own, in);
     k->deep--;
     mlsi_nx_answer(k, memo, y);
@@ -283,13 +264,35 @@ static int32_t eval(mlsi_nest_check *k, int32_t x, reading in) {
 
 /* ---- the nest --------------------------------------------------------------------------------------------------------------- */
 
-static bool has_load(const mlsi_nest_check *k, int32_t x) {
-    if (x < 0) return false;
-    const mlsi_lx *l = &k->n->exprs[x];
-    bool load = l->kind == MLSI_LX_LOAD;
-    for (int i = 0; i < l->n_args && !load; i++)
-        load = has_load(k, l->args[i]);
-    return load;
+/* Every load, needed or not, is in range where it runs. context: a statement or the inside of a GUARD, in which an
+ * expression is met once. */
+static void check_loads(mlsi_nest_check *k, int32_t x, int32_t context, mlsi_nx_facts *f) {
+    if (x < 0 || k->met[x] == context || mlsi_nx_stop(k)) return;
+    const mlsi_lx l = k->n->exprs[x];
+    const mlsi_loop_buffer *b = l.kind == MLSI_LX_LOAD ? &k->n->buffers[l.ref] : NULL;
+    k->met[x] = context;
+    for (int d = 0; b && d < b->rank; d++)
+        if (!mlsi_nx_within(k, f, 0, l.index[d], b->dims[d]))
+            mlsi_nx_refuse(k, "index: a subscript may be out of range: ", b->name);
+    for (int i = 0; i < l.n_args; i++) {
+        const int known = f->n;
+        bool inside = l.kind == MLSI_LX_GUARD && i == 0;
+        if (inside) mlsi_nx_know(f, l.index[0], l.index[1], l.index[2]);
+        check_loads(k, l.args[i], inside ? ++k->contexts : context, f);
+        f->n = known;
+    }
+}
+
+static void check_values(mlsi_nest_check *k, int32_t s) {
+    const mlsi_ls l = *stmt(k, s);
+    const mlsi_nx_env keep = mlsi_nx_keep_all();
+    const int32_t context = ++k->contexts;
+    mlsi_nx_facts f;
+    if (mlsi_nx_never_runs(k, s)) return;
+    mlsi_nx_facts_at(k, s, &keep, &f);
+    if (l.kind != MLSI_LS_IF) check_loads(k, l.value, context, &f);
+    check_loads(k, l.value2, context, &f);
+    if (l.kind == MLSI_LS_ACC) check_loads(k, k->n->accs[l.ref].init, context, &f);
 }
 
 /* Memory that outlives a turn of a loop which may run beside others belongs to that turn alone: LOCAL is begun inside; an
@@ -376,21 +379,16 @@ static mlsys_status check(mlsi_nest_check *k, int32_t func, const mlsi_nest *n) 
     MLSI_TRY(mlsi_nx_take_apart(k));
     MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->parent));
     MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->order));
-    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->seen));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_exprs + 1, &k->met));
     MLSI_TRY(mlsi_nest_frame_add(k, func, -1, NULL));
     memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
     number_body(k, k->n->first, -1, &next);
     check_parameters(k);
     for (int32_t s = 0; s < k->n->n_stmts && !mlsi_nx_stop(k); s++)
-        if (k->order[s] >= 0) check_stmt(k, s);
+        if (k->order[s] >= 0) check_stmt(k, s), check_values(k, s);
     for (int32_t b = 0; b < k->n->n_buffers && !mlsi_nx_stop(k); b++)
         if (k->n->buffers[b].scope == MLSI_SCOPE_OUTPUT && !k->n->buffers[b].bytes)
             check_output(k, b);
-    /* What no output is made of is not compared with anything: its loads could be anywhere. */
-    for (int32_t s = 0; s < k->n->n_stmts; s++)
-        if (k->order[s] >= 0 && !k->seen[s] && !mlsi_nx_never_runs(k, s) &&
-            (has_load(k, stmt(k, s)->value) || has_load(k, stmt(k, s)->value2)))
-            mlsi_nx_refuse(k, "index: a load that no output needs", "");
     return k->st;
 }
 
@@ -404,7 +402,7 @@ static mlsys_status judge(mlsi_graph *g, int32_t func, const mlsi_nest *n, bool 
     mlsys_status st = check(&k, func, n);
     for (int64_t i = 0; i < k.n_frames; i++)
         mlsi_mem_free(n->alloc, k.frames[i].types);
-    void *owned[] = {k.answer, k.parent, k.order, k.seen, k.var_of, k.frames};
+    void *owned[] = {k.answer, k.parent, k.order, k.met, k.var_of, k.frames};
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         mlsi_mem_free(n->alloc, owned[i]);
     mlsi_tuples_free(&k.t);

@@ -49,7 +49,8 @@ typedef struct mlsi_nest_check {
     int32_t *parent; /* per statement, -1 = none */
     int32_t *order;  /* per statement: its place in the text */
     bool joins;      /* reductions of results of reductions are read as one */
-    bool *seen;      /* per statement: some output is made of its expressions */
+    int32_t *met;    /* per expression: the last context that its loads were looked at in */
+    int32_t contexts;
     int32_t *var_of; /* per symbol of the nest */
     int64_t n_symbols;
     mlsi_nest_frame *frames;
