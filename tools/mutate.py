@@ -67,7 +67,7 @@ class Compiler:
     NESTS = ["unit/check_nest", "unit/check_nest_text", "unit/check_prove", "unit/check_proof_draws"]
     LOWERING = ["unit/check_lower", "unit/check_invariant", *NESTS, "unit/check_proof_nests", "unit/check_nest_maps",
                 "conformance/check_loop_values", "conformance/check_loops"]
-    SCHEDULES = ["unit/check_schedule", "unit/check_proof_draws", "unit/check_schedule_space",
+    SCHEDULES = ["unit/check_schedule_box", "unit/check_schedule", "unit/check_schedule_space", "unit/check_proof_draws",
                  "unit/check_schedule_random"]
     PROOFS = ["unit/check_proof_rules", "unit/check_proof_plan", "unit/check_proof_nests", "unit/check_proof_draws",
               "unit/check_proof", "unit/check_hoist", "unit/check_fuse", "unit/check_passes", "oom/check_proof_oom"]

@@ -57,6 +57,8 @@ static const char *const groups[] = {
     "%2 = transpose(%1) {perm=[1,0]} : f32[B,L]\n%3 = add(%0, %2) : f32[B,L]\noutput \"\" %3\n",
     "%0 = input \"a\" : f32[30,130]\n%1 = reduce_max(%0) {axes=[0], keep=false} : f32[130]\n"
     "%2 = exp(%1) : f32[130]\noutput \"\" %2\n",
+    "%0 = input \"a\" : f32[30,7]\n%1 = input \"b\" : f32[4,6]\n%2 = exp(%1) : f32[4,6]\n"
+    "%3 = pad(%2) {low=[1,2], high=[0,1]} : f32[5,9]\noutput \"\" %3\n",
 };
 const int nest_group_count = (int)(sizeof groups / sizeof groups[0]);
 
