@@ -169,6 +169,69 @@ START_TEST(faults_are_found) {
 }
 END_TEST
 
+/* ---- reductions in two stages --------------------------------------------------------------------------------------- */
+
+static const struct runs {
+    const char *op, *dtype, *result;
+    mlsi_acc_kind outer, run;
+    int64_t length, last; /* of a run; of the last one, wrong if it is not `length` */
+    mlsi_answer answer;
+} runs[] = {
+    {"reduce_sum", "i32", "i32", MLSI_ACC_SUM, MLSI_ACC_SUM, 8, 8, MLSI_PROVED},
+    {"reduce_sum", "f32", "f32", MLSI_ACC_SUM, MLSI_ACC_SUM, 4096, 4096, MLSI_PROVED},
+    {"reduce_prod", "f32", "f32", MLSI_ACC_PROD, MLSI_ACC_PROD, 4096, 4096, MLSI_PROVED},
+    {"reduce_max", "f32", "f32", MLSI_ACC_MAX, MLSI_ACC_MAX, 8, 8, MLSI_PROVED},
+    {"reduce_min", "i32", "i32", MLSI_ACC_MIN, MLSI_ACC_MIN, 64, 64, MLSI_PROVED},
+    {"reduce_or", "bool", "bool", MLSI_ACC_OR, MLSI_ACC_OR, 8, 8, MLSI_PROVED},
+    {"reduce_sum", "f32", "f32", MLSI_ACC_SUM, MLSI_ACC_SUM, 8, 8, MLSI_REFUSED},
+    {"reduce_prod", "f32", "f32", MLSI_ACC_PROD, MLSI_ACC_PROD, 2048, 2048, MLSI_REFUSED},
+    {"reduce_sum", "i32", "i32", MLSI_ACC_MAX, MLSI_ACC_SUM, 8, 8, MLSI_REFUSED},
+    {"reduce_max", "f32", "f32", MLSI_ACC_MAX, MLSI_ACC_MIN, 8, 8, MLSI_REFUSED},
+    {"argmax", "f32", "i64", MLSI_ACC_ARGMAX, MLSI_ACC_ARGMAX, 8, 8, MLSI_REFUSED},
+    {"reduce_sum", "i32", "i32", MLSI_ACC_SUM, MLSI_ACC_SUM, 8, 7, MLSI_REFUSED},
+};
+enum { N_RUNS = (int)(sizeof runs / sizeof runs[0]), ALL = 8192 };
+
+/* for k: run = the reduction of x[length * k + g] over g; out = the reduction of the runs. */
+static void nest_of_runs(const mlsi_graph *g, const struct runs *r, mlsi_nest *n) {
+    const mlsi_type *in = mlsi_type_of(g, 0, 0), *out = mlsi_type_of(g, 0, 1);
+    mlsi_nest_init(n, &pc.ctx->alloc, &g->symbols, "runs");
+    int32_t x = mlsi_nest_param(n, MLSI_SCOPE_INPUT, NULL, in);
+    int32_t y = mlsi_nest_param(n, MLSI_SCOPE_OUTPUT, NULL, out);
+    int32_t outer = mlsi_nest_acc(n, r->outer, in->dtype, ALL / r->length);
+    int64_t k = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "k", ALL / r->length);
+    int32_t run = mlsi_nest_acc(n, r->run, in->dtype, r->last);
+    int64_t i = mlsi_nest_for(n, MLSI_LOOP_SERIAL, "g", r->last);
+    int64_t at = mlsi_nest_index(n, '+', mlsi_nest_index(n, '*', k, r->length), i);
+    mlsi_nest_add(n, run, i, mlsi_nest_load(n, x, &at), -1);
+    mlsi_nest_end(n);
+    mlsi_nest_add(n, outer, k, mlsi_nest_cast(n, mlsi_nest_acc_value(n, run), in->dtype), -1);
+    mlsi_nest_end(n);
+    mlsi_nest_store(n, y, NULL, mlsi_nest_acc_value(n, outer));
+    OK(mlsi_nest_finish(n));
+}
+
+START_TEST(runs_that_make_the_whole) {
+    const struct runs *r = &runs[_i];
+    char text[400];
+    mlsi_graph g;
+    mlsi_nest n;
+    mlsi_verdict v;
+    const char *attrs = strcmp(r->op, "argmax") ? "axes=[0], keep=false" : "axis=0, keep=false";
+    snprintf(text, sizeof text,
+             "mlsys-ir 1\nfunctions 1\nfunc 0 \"main\" {\n%%0 = input \"x\" : %s[%d]\n"
+             "%%1 = %s(%%0) {%s} : %s[]\noutput \"\" %%1\n}\n",
+             r->dtype, ALL, r->op, attrs, r->result);
+    OK(mlsi_graph_init(&g, pc.ctx));
+    OK(mlsi_graph_parse(&g, pc.device, text));
+    nest_of_runs(&g, r, &n);
+    OK(mlsi_check_nest(&g, 0, &n, &v));
+    ck_assert_msg(v.answer == r->answer, "%s of %s: %d %s", r->op, r->dtype, v.answer, v.why);
+    mlsi_nest_free(&n);
+    mlsi_graph_free(&g);
+}
+END_TEST
+
 int main(void) {
     Suite *s = suite_create("proof draws");
     TCase *tc = tcase_create("draws");
@@ -176,6 +239,7 @@ int main(void) {
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, draws_are_proved, 0, nest_group_count);
     tcase_add_loop_test(tc, faults_are_found, 0, nest_group_count);
+    tcase_add_loop_test(tc, runs_that_make_the_whole, 0, N_RUNS);
     suite_add_tcase(s, tc);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
