@@ -34,7 +34,17 @@ static void number_body(mlsi_nest_check *k, int32_t s, int32_t parent, int32_t *
 typedef struct reading {
     int32_t at, env; /* of a tuple */
     int depth;
+    int32_t guards; /* a tuple and 1: the innermost GUARD around, the next one; 0 = none */
 } reading;
+
+static void facts_of(mlsi_nest_check *k, reading in, const mlsi_nx_env *env, mlsi_nx_facts *f) {
+    mlsi_nx_facts_at(k, in.at, env, f);
+    for (int32_t g = in.guards; g > 0;) {
+        const int64_t *words = mlsi_tuple_words(&k->t, g - 1);
+        mlsi_nx_know(f, words[1], words[2], words[3]);
+        g = (int32_t)words[4];
+    }
+}
 
 static int32_t eval(mlsi_nest_check *k, int32_t x, reading in);
 
@@ -78,14 +88,14 @@ static bool at_position(mlsi_nest_check *k, int32_t acc, reading in, spot at, co
     if (!find_reduction(k, acc, in, &open, &add)) return false;
     mlsi_nx_env env = env_of(k, in.env);
     mlsi_nx_facts facts;
-    mlsi_nx_facts_at(k, in.at, &env, &facts);
+    facts_of(k, in, &env, &facts);
     mlsi_nx_know(&facts, 0, at.position, at.count);
     if (from) mlsi_nx_know(&facts, 0, from->position, from->count);
     const int64_t index = stmt(k, add)->index[0];
     const mlsi_nx_box box = {1, &index, &at.count, &at.position};
     if (!mlsi_nx_stop(k) && !mlsi_nx_maps_onto(k, open, add, &box, &facts, &env))
         mlsi_nx_refuse(k, "positions are not taken once each: ", k->n->accs[acc].name);
-    *term = (reading){add, env_id(k, &env), in.depth + 1};
+    *term = (reading){add, env_id(k, &env), in.depth + 1, 0};
     return !mlsi_nx_stop(k);
 }
 
@@ -123,7 +133,7 @@ static bool runs_of(mlsi_nest_check *k, int32_t acc, int32_t run, reading in, in
     const spot any = {mlsi_nx_position(k, in.depth, runs), runs};
     mlsi_nx_facts facts;
     reading at, term;
-    mlsi_nx_facts_at(k, in.at, &env, &facts);
+    facts_of(k, in, &env, &facts);
     if (!mlsi_nx_within(k, &facts, 0, 0, runs) ||
         !at_position(k, acc, in, (spot){last, runs}, NULL, &at))
         return false;
@@ -172,7 +182,7 @@ static int32_t acc_value(mlsi_nest_check *k, int32_t acc, reading in) {
     const mlsi_ls s = *stmt(k, add);
     const mlsi_nx_env env = env_of(k, in.env);
     int64_t count = mlsi_nx_subst(k, a.count, &env);
-    const int32_t init = a.init < 0 ? -1 : eval(k, a.init, (reading){open, in.env, in.depth});
+    const int32_t init = a.init < 0 ? -1 : eval(k, a.init, (reading){open, in.env, in.depth, 0});
     if (count == 0 && mlsi_nx_never_runs(k, add))
         return mlsi_nx_reduce(k, a.kind, a.dtype, 0, -1, -1, init);
     if (k->joins && k->n->exprs[s.value].kind == MLSI_LX_ACC)
@@ -193,7 +203,7 @@ static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *el
     const mlsi_nx_env was = env_of(k, in.env);
     mlsi_nx_env env = was;
     mlsi_nx_facts facts;
-    mlsi_nx_facts_at(k, in.at, &was, &facts);
+    facts_of(k, in, &was, &facts);
     const mlsi_nx_box box = {b.rank, s.index, b.dims, element};
     bool before = mlsi_nx_in_scope(k, alloc, store) && mlsi_nx_in_scope(k, alloc, in.at) &&
                   k->order[store] < k->order[in.at] &&
@@ -207,7 +217,7 @@ static int32_t local_value(mlsi_nest_check *k, int32_t buffer, const int64_t *el
             before = env.of[v] == (was.of[v] == MLSI_NX_KEEP ? k->n->vars[v].code : was.of[v]);
     }
     if (!before) mlsi_nx_refuse(k, "memory is read that is not known to be written: ", b.name);
-    return eval(k, s.value, (reading){store, env_id(k, &env), in.depth});
+    return eval(k, s.value, (reading){store, env_id(k, &env), in.depth, 0});
 }
 
 static int32_t load_value(mlsi_nest_check *k, const mlsi_lx *x, const int64_t *index, reading in) {
@@ -225,17 +235,21 @@ static int32_t let_value(mlsi_nest_check *k, int32_t ref, reading in) {
     if (let >= 0 && !mlsi_nx_in_scope(k, let, in.at))
         mlsi_nx_refuse(k, "a let is read outside its scope", "");
     if (mlsi_nx_stop(k)) return -1;
-    return eval(k, stmt(k, let)->value, (reading){let, in.env, in.depth});
+    return eval(k, stmt(k, let)->value, (reading){let, in.env, in.depth, in.guards});
 }
 
 static int32_t eval_kind(mlsi_nest_check *k, const mlsi_lx *x, reading in) {
     const mlsi_nx_env env = env_of(k, in.env);
-    int64_t index[MLSYS_MAX_DIMS];
+    int64_t index[MLSYS_MAX_DIMS] = {0};
     int32_t args[3] = {-1, -1, -1};
     for (int i = 0; i < x->n_index; i++)
         index[i] = mlsi_nx_subst(k, x->index[i], &env);
-    for (int i = 0; i < x->n_args; i++)
-        args[i] = eval(k, x->args[i], in);
+    for (int i = 0; i < x->n_args; i++) {
+        reading inner = in;
+        const int64_t guard[5] = {MLSI_NX_KNOWN, index[0], index[1], index[2], in.guards};
+        if (x->kind == MLSI_LX_GUARD && i == 0) inner.guards = mlsi_nx(k, guard, 5) + 1;
+        args[i] = eval(k, x->args[i], inner);
+    }
     if (mlsi_nx_stop(k)) return -1;
     switch (x->kind) {
     case MLSI_LX_CONST:
@@ -251,8 +265,8 @@ static int32_t eval_kind(mlsi_nest_check *k, const mlsi_lx *x, reading in) {
 }
 
 static int32_t eval(mlsi_nest_check *k, int32_t x, reading in) {
-    const int64_t words[6] = {MLSI_NX_MEMO, -1, x, in.at, in.env, in.depth};
-    int32_t found, memo = mlsi_nx_memo(k, words, 6, &found);
+    const int64_t words[7] = {MLSI_NX_MEMO, -1, x, in.at, in.env, in.depth, in.guards};
+    int32_t found, memo = mlsi_nx_memo(k, words, 7, &found);
     if (found >= 0 || mlsi_nx_stop(k)) return found;
     if (++k->deep > MLSI_NX_DEEPEST) mlsi_nx_uncovered(k, "expressions nest too deep", "");
     const mlsi_lx own = k->n->exprs[x];
@@ -344,7 +358,7 @@ static void check_output(mlsi_nest_check *k, int32_t buffer) {
     const mlsi_nx_box box = {b.rank, s.index, b.dims, element};
     if (!mlsi_nx_maps_onto(k, -1, store, &box, &facts, &unused))
         mlsi_nx_refuse(k, "index: elements are not stored once each: ", b.name);
-    int32_t have = eval(k, s.value, (reading){store, env_id(k, &keep), 0});
+    int32_t have = eval(k, s.value, (reading){store, env_id(k, &keep), 0, 0});
     int32_t want = mlsi_nest_element(k, 0, k->frames[0].f.outputs[b.param].value, s.index, 0);
     if (!mlsi_nx_stop(k) && have != want) mlsi_nx_refuse(k, "value: another expression: ", b.name);
 }

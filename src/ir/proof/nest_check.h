@@ -15,6 +15,7 @@ typedef enum mlsi_nx_tag {
     MLSI_NX_REDUCE, /* dtype, kind, count, term, second term, first; mlsi_nx_position is the position */
     MLSI_NX_GUARD, /* dtype, lo, index, hi, then, else */
     MLSI_NX_ENV,   /* values of variables */
+    MLSI_NX_KNOWN, /* lo, index, hi of a GUARD around, the one around that */
     MLSI_NX_MEMO   /* what has been computed: stands for its answer */
 } mlsi_nx_tag;
 
