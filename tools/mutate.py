@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mutation score: how many small wrong changes of the sources of an area do the area's suites notice?
 
-    tools/mutate.py [--area gradients|compiler] [--count N | --all] [--seed S] [--file PART] [--jobs J] [--list]
+    tools/mutate.py [--area gradients|compiler] [--count N | --all] [--seed S] [--file REGEX] [--jobs J] [--list]
                     [--again FILE] [--out FILE]
 
 Areas: gradients = the gradient rules and the walk over them; compiler = passes, index algebra, loop IR with its
@@ -63,19 +63,33 @@ class Gradients:
 
 
 class Compiler:
-    # The quick ones first.
-    SUITES = ["unit/check_lower", "unit/check_nest", "unit/check_nest_text", "unit/check_dims", "unit/check_dims_limits",
-              "unit/check_prove", "unit/check_schedule", "unit/check_schedule_space", "unit/check_proof",
-              "unit/check_proof_rules", "unit/check_proof_plan", "unit/check_fuse", "unit/check_fuse_report",
-              "unit/check_passes", "unit/check_narrow", "unit/check_nest_maps", "unit/check_proof_nests",
-              "conformance/check_loop_text", "conformance/check_loop_values", "conformance/check_passes_off",
-              "conformance/check_loops", "unit/check_schedule_random"]
+    # What judges a file: its own suites, the quick ones first. The first row whose pattern is in the file's name counts.
+    NESTS = ["unit/check_nest", "unit/check_nest_text", "unit/check_prove", "unit/check_proof_draws"]
+    LOWERING = ["unit/check_lower", "unit/check_invariant", *NESTS, "unit/check_proof_nests", "unit/check_nest_maps",
+                "conformance/check_loop_values", "conformance/check_loops"]
+    SCHEDULES = ["unit/check_schedule_box", "unit/check_schedule", "unit/check_schedule_space", "unit/check_proof_draws",
+                 "unit/check_schedule_random"]
+    PROOFS = ["unit/check_proof_rules", "unit/check_proof_plan", "unit/check_proof_nests", "unit/check_proof_draws",
+              "unit/check_proof", "unit/check_hoist", "unit/check_fuse", "unit/check_passes", "oom/check_proof_oom"]
+    PASSES = ["unit/check_fuse_report", "unit/check_narrow", "unit/check_layout", "unit/check_hoist",
+              "unit/check_proof_rules", "unit/check_proof", "unit/check_fuse",
+              "unit/check_passes", "conformance/check_passes_off"]
+    DIMS = ["unit/check_dims", "unit/check_dims_limits", *NESTS, "unit/check_schedule", "unit/check_proof_nests",
+            "unit/check_nest_maps", "conformance/check_loops"]
+    PROVER = ["unit/check_prove", "unit/check_nest_maps", "unit/check_proof_draws", "unit/check_schedule",
+              "unit/check_schedule_space", "conformance/check_loops", "unit/check_schedule_random"]
+    TEXT = ["unit/check_nest", "unit/check_nest_text", "unit/check_lower", "conformance/check_loop_text",
+            "conformance/check_loop_values", "conformance/check_loops"]
+    JUDGES = [("src/ir/proof/", PROOFS), ("src/ir/passes/", PASSES), ("src/ir/graph/", DIMS),
+              ("loop/schedule", SCHEDULES), ("loop/prove", PROVER), ("loop/(lower|invariant)", LOWERING),
+              ("loop/", [*TEXT, "unit/check_schedule_random"])]
+    SUITES = sorted({s for _, suites in JUDGES for s in suites})
     FILLS = ["pattern"]
     FILES = ["src/ir/passes/*.c", "src/ir/proof/*.c", "src/ir/graph/dims*.c", "src/ir/loop/*.c"]
 
     @staticmethod
     def runs(mutant, programs):
-        return [(p, "") for p in programs]
+        return [(p, "") for p in next(s for part, s in Compiler.JUDGES if re.search(part, mutant.file))]
 
 
 AREAS = {"gradients": Gradients, "compiler": Compiler}
@@ -255,7 +269,7 @@ def arguments():
     p.add_argument("--count", type=int, default=200)
     p.add_argument("--all", action="store_true")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--file", default="")
+    p.add_argument("--file", default="", help="regular expression: only of the files that it is found in")
     p.add_argument("--jobs", type=int, default=2, help="mutants that are judged at once")
     p.add_argument("--list", action="store_true", help="print the mutants")
     p.add_argument("--suites", action="store_true", help="print the area's suites")
@@ -270,7 +284,7 @@ def main():
     if args.suites:
         return print("\n".join(area.SUITES)) or 0
     everything = all_mutants(area)
-    mutants = [m for m in everything if args.file in m.file]
+    mutants = [m for m in everything if re.search(args.file, m.file)]
     if args.list:
         print("\n".join(map(str, mutants)))
         return print(f"{len(mutants)} mutants") or 0

@@ -83,6 +83,8 @@ static const side sides[] = {
     {"%2 = reshape(%0) {shape=[4]} : f32[4]\n", "", "2>1 reshape_same", "not that of operand 0"},
     {SQUARE(2, 0) CUBE(3, 2), CUBE(2, 0), "3>2 reshape_of_reshape", NULL},
     {SQUARE(2, 0) CUBE(3, 2), CUBE(2, 1), "3>2 reshape_of_reshape", "does not read"},
+    {SQUARE(2, 0) "%3 = reshape(%2) {shape=[4]} : f32[4]\n", "", "3>1 reshape_of_reshape",
+     "is no reshape"},
     {SQUARE(2, 0) TURN(3, 2) CUBE(4, 3), CUBE(2, 0), "4>2 reshape_of_reshape", "is no reshape"},
     {"%2 = slice(%0) {starts=[0], stops=[4], steps=[1]} : f32[4]\n", "", "2>0 slice_all", NULL},
     {"%2 = slice(%0) {starts=[3], stops=[-9223372036854775808], steps=[-1]} : f32[4]\n", "",

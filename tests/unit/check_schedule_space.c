@@ -90,6 +90,35 @@ START_TEST(draws_are_legal_and_differ) {
 }
 END_TEST
 
+static bool adds(const mlsi_nest *n, int32_t first) {
+    bool any = false;
+    for (int32_t s = first; s >= 0; s = n->stmts[s].next)
+        any = any || n->stmts[s].kind == MLSI_LS_ADD || adds(n, n->stmts[s].body);
+    return any;
+}
+
+/* Inner loops are marked as a reduction's where one of their statements adds a term. */
+START_TEST(reductions_are_marked) {
+    mlsi_nest n;
+    mlsi_schedule_space s;
+    int marked = 0, plain = 0;
+    for (int k = 0; k < N_SAMPLES; k++) {
+        nc_build(&n, inside->alloc, samples[k]);
+        OK(mlsi_schedule_space_of(&n, &cpu, &s));
+        for (int i = 0; i < s.n_inner; i++)
+            for (int32_t f = 0; f < n.n_stmts; f++) {
+                const mlsi_ls *loop = &n.stmts[f];
+                if (loop->kind != MLSI_LS_FOR || strcmp(n.vars[loop->var].name, s.inner[i]))
+                    continue;
+                REQUIRE(s.reduces[i] == adds(&n, loop->body));
+                *(s.reduces[i] ? &marked : &plain) += 1;
+            }
+        mlsi_nest_free(&n);
+    }
+    REQUIRE(marked > 0 && plain > 0);
+}
+END_TEST
+
 /* Every child is legal, is not its parent, and mostly like it. */
 START_TEST(mutations_are_small_and_legal) {
     mlsi_nest n;
@@ -192,6 +221,7 @@ int main(void) {
     tcase_set_timeout(c, 240);
     tcase_add_loop_test(c, draws_are_legal_and_differ, 0, N_SAMPLES);
     tcase_add_loop_test(c, mutations_are_small_and_legal, 0, N_SAMPLES);
+    tcase_add_test(c, reductions_are_marked);
     tcase_add_test(c, points_are_counted);
     tcase_add_test(c, known_schedules_are_points);
     tcase_add_test(c, nothing_to_schedule_is_an_error);

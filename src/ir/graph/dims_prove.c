@@ -3,7 +3,7 @@
  * difference whether A and B name x too. A variable lies in [0, extent - 1]; q = floor(a / b) between (a - b + 1) / b
  * and a / b; a symbol in its range. What is left in the end is decided by intervals.
  *
- * Facts f >= 0 come first: e >= 0 follows from m*e - k*f >= 0 with a number m > 0 and a monomial k >= 0.
+ * Facts f >= 0 come first: e >= 0 follows from m*e - k*f > -m with a number m > 0 and a monomial k >= 0, since e is an integer.
  *
  * Sound, never complete. All bounds are of integers without overflow: ends are saturated toward "unknown". */
 #include "ir/graph/dims.h"
@@ -300,7 +300,7 @@ static bool never_negative(prover *p, const mlsi_expr *given) {
 
 /* ---- facts --------------------------------------------------------------------------------------------------- */
 
-/* m*e - k*f, where that cancels term `of` of e against term `by` of f. */
+/* m*e - k*f + m - 1, where that cancels term `of` of e against term `by` of f. */
 static bool cancel(const mlsi_symtab *t, const mlsi_expr *e, const mlsi_term *of,
                    const mlsi_expr *f, const mlsi_term *by, mlsi_expr *out) {
     mlsi_term bare = *by;
@@ -311,9 +311,10 @@ static bool cancel(const mlsi_symtab *t, const mlsi_expr *e, const mlsi_term *of
     if (!mlsi_term_divide(of, &bare, &k.terms[0])) return false;
     k.terms[0].coef = x / common(x, y);
     if (!mlsi_fault(MLSI_FAULT_PROVE_FACT_SIGN) && expr_bounds(t, &k).lo < 0) return false;
+    int64_t m = y / common(x, y);
     memset(out, 0, sizeof *out);
-    return mlsi_expr_multiply(t, &k, f, &kf) == MLSI_FITS &&
-           mlsi_expr_add(t, out, e, y / common(x, y)) && mlsi_expr_add(t, out, &kf, -1);
+    return mlsi_expr_multiply(t, &k, f, &kf) == MLSI_FITS && mlsi_expr_add(t, out, e, m) &&
+           mlsi_expr_add(t, out, &kf, -1) && add_number(t, out, m - 1);
 }
 
 static bool fact_expr(const mlsi_symtab *t, const mlsi_dim_fact *fact, mlsi_expr *f) {

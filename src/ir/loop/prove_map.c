@@ -239,7 +239,8 @@ static bool axes_onto(onto *o, int rank, const int64_t *index, const int64_t *di
     radix r[MLSI_MAP_DIGITS];
     bool whole;
     if (!mlsi_linear_number(t, rank, index, dims, &number)) return false;
-    mlsi_find_digits(o->f, o->inner, &number, &d, &whole);
+    const mlsi_facts inside = facts_inside(o); /* conditions left unmatched have to follow */
+    mlsi_find_digits(&inside, o->inner, &number, &d, &whole);
     if (!whole || d.base.n) return false;
     for (int i = 0; i < d.n; i++) {
         int64_t extent = t->symbols[d.symbol[i]].extent;
@@ -313,6 +314,22 @@ static bool nothing_left(const onto *o) {
     return true;
 }
 
+/* A condition that leaves one turn of loops that nothing else names is an axis of its own. */
+static bool conditions_onto(onto *o) {
+    const int64_t one = 1;
+    for (int c = 0; c < o->r->n_conditions && c < 64; c++) {
+        const int64_t *condition = o->r->conditions[c];
+        bool unused = false;
+        if (condition[0] != 0 || condition[2] != 1 || o->matched >> c & 1) continue;
+        for (int i = 0; i < o->r->n_vars; i++) {
+            int32_t s = o->n->vars[o->r->vars[i]].symbol;
+            unused |= s >= 0 && o->unused[s] && mlsi_dim_names(&o->n->tab, condition[1], s);
+        }
+        if (unused && !axes_onto(o, 1, &condition[1], &one)) return false;
+    }
+    return true;
+}
+
 static bool never_runs(const onto *o) {
     for (int i = 0; i < o->r->n_vars; i++)
         if (o->n->vars[o->r->vars[i]].extent == 0) return true;
@@ -335,7 +352,7 @@ mlsys_status mlsi_prove_onto(const mlsi_nest *n, const mlsi_facts *f, const mlsi
         for (int d = 0; d < rank; d++)
             *proved = *proved || dims[d] == 0;
     } else {
-        *proved = groups_onto(&o, rank, index, dims) && nothing_left(&o);
+        *proved = groups_onto(&o, rank, index, dims) && conditions_onto(&o) && nothing_left(&o);
     }
     mlsi_mem_free(n->alloc, marks);
     return MLSYS_OK;

@@ -15,6 +15,7 @@ typedef enum mlsi_nx_tag {
     MLSI_NX_REDUCE, /* dtype, kind, count, term, second term, first; mlsi_nx_position is the position */
     MLSI_NX_GUARD, /* dtype, lo, index, hi, then, else */
     MLSI_NX_ENV,   /* values of variables */
+    MLSI_NX_KNOWN, /* lo, index, hi of a GUARD around, the one around that */
     MLSI_NX_MEMO   /* what has been computed: stands for its answer */
 } mlsi_nx_tag;
 
@@ -42,13 +43,15 @@ typedef struct mlsi_nest_frame {
 
 typedef struct mlsi_nest_check {
     mlsi_graph *g;
-    mlsi_nest *n;
+    mlsi_nest own, *n; /* n = &own: the checker's copy */
     mlsi_tuples t;
     int32_t *answer; /* per tuple: of a MEMO, plus 1 */
     int64_t cap_answer;
     int32_t *parent; /* per statement, -1 = none */
     int32_t *order;  /* per statement: its place in the text */
-    bool *seen;      /* per statement: some output is made of its expressions */
+    bool joins;      /* reductions of results of reductions are read as one */
+    int32_t *met;    /* per expression: the last context that its loads were looked at in */
+    int32_t contexts;
     int32_t *var_of; /* per symbol of the nest */
     int64_t n_symbols;
     mlsi_nest_frame *frames;
@@ -88,21 +91,53 @@ int32_t mlsi_nest_element(mlsi_nest_check *k, int32_t frame, int32_t value, cons
 
 /* ---- index expressions (nest_index.c) ---- */
 
+/* What does not fit is left out: fewer facts prove less. */
+enum { MLSI_NX_FACTS = 60 };
+typedef struct mlsi_nx_facts {
+    int n;
+    mlsi_dim_fact list[MLSI_NX_FACTS];
+} mlsi_nx_facts;
 int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b);
 int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env);
+/* Without the quotients that are 0 where the facts hold. */
+int64_t mlsi_nx_simpler(mlsi_nest_check *k, int64_t code, const mlsi_nx_facts *f);
 /* The position in a reduction of count terms, under `depth` others. */
 int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count);
+/* Any index along an axis of an output. */
+int64_t mlsi_nx_element(mlsi_nest_check *k, int axis, int64_t extent);
 /* number / below mod extent; extent 0 = no mod. */
 int64_t mlsi_nx_digit(mlsi_nest_check *k, int64_t number, int64_t below, int64_t extent);
 
-/* code = sum of coef * var, in which each variable's coefficient is the product of the extents before it: all values of
- * [0, total) exactly once. */
-typedef struct mlsi_radix {
-    int n;
-    int32_t var[MLSI_NX_VARS];
-    int64_t coef[MLSI_NX_VARS], total;
-} mlsi_radix;
-bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars,
-                   const mlsi_nx_env *env, mlsi_radix *r);
+/* ---- the nest (nest_copy.c) ---- */
+
+/* k->n becomes a copy of n; close it also after a failure. */
+mlsys_status mlsi_nx_open(mlsi_nest_check *k, const mlsi_nest *n);
+void mlsi_nx_close(mlsi_nest_check *k);
+mlsys_status mlsi_nx_take_apart(mlsi_nest_check *k);
+
+/* ---- places and maps (nest_map.c) ---- */
+
+/* The one statement of a kind about ref; -1 and a reason when there is none or more. */
+int32_t mlsi_nx_only(mlsi_nest_check *k, mlsi_ls_kind kind, int32_t ref, const char *what);
+bool mlsi_nx_encloses(const mlsi_nest_check *k, int32_t outer, int32_t s);
+/* Does s stand before `at`, in a body that is open there? */
+bool mlsi_nx_in_scope(const mlsi_nest_check *k, int32_t s, int32_t at);
+bool mlsi_nx_never_runs(const mlsi_nest_check *k, int32_t s);
+
+/* lo <= x < hi holds. */
+void mlsi_nx_know(mlsi_nx_facts *f, int64_t lo, int64_t x, int64_t hi);
+/* All that is known where statement `at` runs, with variables as env says. */
+void mlsi_nx_facts_at(mlsi_nest_check *k, int32_t at, const mlsi_nx_env *env, mlsi_nx_facts *f);
+bool mlsi_nx_within(mlsi_nest_check *k, const mlsi_nx_facts *f, int64_t lo, int64_t x, int64_t hi);
+
+/* Subscripts, and an element of the box [0, extent[0]) x ... as expressions. */
+typedef struct mlsi_nx_box {
+    int rank;
+    const int64_t *code, *extent, *element;
+} mlsi_nx_box;
+/* Does statement s, over the loops below the body of `since` (-1: the root's), name the element exactly once, where the facts
+ * hold, and nothing outside of the box ever? Variables become those of the element's iteration. */
+bool mlsi_nx_maps_onto(mlsi_nest_check *k, int32_t since, int32_t s, const mlsi_nx_box *b,
+                       const mlsi_nx_facts *f, mlsi_nx_env *env);
 
 #endif

@@ -24,9 +24,16 @@ int64_t mlsi_nx_ix(mlsi_nest_check *k, int op, int64_t a, int64_t b) {
     return out;
 }
 
-static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_nx_env *env) {
-    if (atom->op)
-        return mlsi_nx_ix(k, '/', mlsi_nx_subst(k, atom->a, env), mlsi_nx_subst(k, atom->b, env));
+/* f: NULL, or what holds; then quotients of less than the divisor are 0. */
+static int64_t under(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env,
+                     const mlsi_nx_facts *f);
+
+static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_nx_env *env,
+                          const mlsi_nx_facts *f) {
+    if (atom->op) {
+        int64_t a = under(k, atom->a, env, f), b = under(k, atom->b, env, f);
+        return f && mlsi_nx_within(k, f, 0, a, b) ? 0 : mlsi_nx_ix(k, '/', a, b);
+    }
     const mlsi_symbol s = k->n->tab.symbols[atom->symbol];
     int32_t var = atom->symbol < k->n_symbols ? k->var_of[atom->symbol] : -1;
     int64_t code = 0;
@@ -36,7 +43,8 @@ static int64_t atom_under(mlsi_nest_check *k, const mlsi_atom *atom, const mlsi_
     return s.divisor == 1 ? code : mlsi_nx_ix(k, '/', code, s.divisor);
 }
 
-int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) {
+static int64_t under(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env,
+                     const mlsi_nx_facts *f) {
     const mlsi_expr *e = expr_of(k, code);
     int64_t sum = 0;
     if (!e) return code;
@@ -45,68 +53,55 @@ int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) 
         int64_t c = own.terms[i].coef, term = c < 0 ? -c : c;
         for (int j = 0; j < own.terms[i].n; j++) {
             mlsi_atom atom = k->n->tab.atoms[own.terms[i].atoms[j]];
-            term = mlsi_nx_ix(k, '*', term, atom_under(k, &atom, env));
+            term = mlsi_nx_ix(k, '*', term, atom_under(k, &atom, env, f));
         }
         sum = mlsi_nx_ix(k, c < 0 ? '-' : '+', sum, term);
     }
     return sum;
 }
 
-int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count) {
-    char name[48];
+int64_t mlsi_nx_subst(mlsi_nest_check *k, int64_t code, const mlsi_nx_env *env) {
+    return under(k, code, env, NULL);
+}
+
+int64_t mlsi_nx_simpler(mlsi_nest_check *k, int64_t code, const mlsi_nx_facts *f) {
+    const mlsi_nx_env keep = mlsi_nx_keep_all();
+    return under(k, code, &keep, f);
+}
+
+/* Names begin with what no loop is called. */
+static int64_t any_of(mlsi_nest_check *k, const char *what, int number, int64_t extent) {
+    char name[64];
     int64_t lo, hi, code = 0;
-    mlsi_dim_range(&k->n->tab, count, &lo, &hi);
+    mlsi_dim_range(&k->n->tab, extent, &lo, &hi);
     if (hi <= 1) return 0;
-    snprintf(name, sizeof name, "position_%d_%lld", depth, (long long)hi);
+    snprintf(name, sizeof name, "proof_%s_%d_%lld", what, number, (long long)hi);
     mlsys_status st = mlsi_dim_symbol(&k->n->tab, name, 0, hi - 1, 1, &code);
     if (st != MLSYS_OK) k->st = st;
     return code;
 }
 
-int64_t mlsi_nx_digit(mlsi_nest_check *k, int64_t number, int64_t below, int64_t extent) {
-    int64_t lo, hi;
-    mlsi_dim_range(&k->n->tab, below, &lo, &hi);
-    if (lo < 1) return 0; /* of an empty space */
-    int64_t q = mlsi_nx_ix(k, '/', number, below);
-    if (!extent) return q;
-    mlsi_dim_range(&k->n->tab, extent, &lo, &hi);
-    if (lo < 1) return 0;
-    int64_t turn = mlsi_nx_ix(k, '/', number, mlsi_nx_ix(k, '*', below, extent));
-    return mlsi_nx_ix(k, '-', q, mlsi_nx_ix(k, '*', turn, extent));
+int64_t mlsi_nx_position(mlsi_nest_check *k, int depth, int64_t count) {
+    return any_of(k, "position", depth, count);
 }
 
-/* ---- mixed radix ------------------------------------------------------------------------------------------------ */
+int64_t mlsi_nx_element(mlsi_nest_check *k, int axis, int64_t extent) {
+    return any_of(k, "element", axis, extent);
+}
 
-bool mlsi_nx_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars,
-                   const mlsi_nx_env *env, mlsi_radix *r) {
-    int64_t extent[MLSI_NX_VARS], coef[MLSI_NX_VARS], sum = 0;
-    mlsi_nx_env all = *env;
-    for (int i = 0; i < n; i++)
-        all.of[vars[i]] = 0;
-    bool affine = mlsi_nx_subst(k, code, &all) == 0;
-    for (int i = 0; i < n; i++) {
-        const mlsi_loop_var *v = &k->n->vars[vars[i]];
-        all.of[vars[i]] = 1;
-        coef[i] = v->symbol < 0 ? 0 : mlsi_nx_subst(k, code, &all);
-        all.of[vars[i]] = 0;
-        extent[i] = mlsi_nx_subst(k, v->extent, env);
-        sum = mlsi_nx_ix(k, '+', sum, mlsi_nx_ix(k, '*', coef[i], v->code));
-    }
-    for (int i = 0; i < n; i++)
-        all.of[vars[i]] = MLSI_NX_KEEP;
-    affine = affine && sum == mlsi_nx_subst(k, code, &all);
-    *r = (mlsi_radix){.total = 1};
-    int left = n;
-    for (int i = 0; i < n; i++) /* a loop that turns once moves nothing */
-        left -= extent[i] == 1;
-    for (int i = 0; affine && i < n; i++) { /* begins anew whenever one has been found */
-        if (coef[i] == 0 || coef[i] != r->total) continue;
-        r->var[r->n] = vars[i];
-        r->coef[r->n++] = coef[i];
-        r->total = mlsi_nx_ix(k, '*', r->total, extent[i]);
-        coef[i] = 0;
-        left -= extent[i] != 1;
-        i = -1;
-    }
-    return affine && left == 0 && !mlsi_nx_stop(k);
+/* What is not known to be 1 at least divides nothing; in a space without elements any digit will do. */
+static bool divides(mlsi_nest_check *k, int64_t extent) {
+    int64_t lo, hi;
+    mlsi_dim_range(&k->n->tab, extent, &lo, &hi);
+    if (lo < 1 && hi > 0) mlsi_nx_uncovered(k, "digits of a space that may be empty", "");
+    return lo >= 1;
+}
+
+int64_t mlsi_nx_digit(mlsi_nest_check *k, int64_t number, int64_t below, int64_t extent) {
+    if (!divides(k, below)) return 0;
+    int64_t q = mlsi_nx_ix(k, '/', number, below);
+    if (!extent) return q;
+    if (!divides(k, extent)) return 0;
+    int64_t turn = mlsi_nx_ix(k, '/', number, mlsi_nx_ix(k, '*', below, extent));
+    return mlsi_nx_ix(k, '-', q, mlsi_nx_ix(k, '*', turn, extent));
 }

@@ -6,7 +6,7 @@
  * the lowering or the schedules: it includes core, ir/graph, the op table's header and the nest's.
  *
  * Trusted: the verifier of the tensor IR (types, attributes, definitions before uses); the op table (a composite is its
- * decomposition, a constant is what the reference gives); the normal form and the ranges of dims.h; the list of identities
+ * decomposition, a constant is what the reference gives); the normal form, the ranges and the prover of dims.h; the list of identities
  * in identities.c and of element maps in nest_function.c; hash-consing in tuples.c. Nothing of ir/passes, ir/loop's lowering,
  * run's plan or a backend is.
  *
@@ -80,7 +80,7 @@ typedef struct mlsi_verdict {
  *  - index: every subscript is in range; each output element is stored once; a reduction's positions are each taken once;
  *  - hazard: no iteration of a loop that may run beside others writes what another one reads or writes.
  * Not covered, by name: ops with loops of their own, indices from data, shared memory and what goes with it.
- * Dims are interned in n's table, which changes no meaning. The status is for running out of memory. */
+ * The status is for running out of memory. */
 mlsys_status mlsi_check_nest(mlsi_graph *g, int32_t func, mlsi_nest *n, mlsi_verdict *v);
 
 /* in_place: per output of a nest that holds, inputs (bit i) whose memory it may take. Claim: whatever runs at once on CPUs, an
