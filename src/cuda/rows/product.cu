@@ -131,6 +131,21 @@ template <int T> V_FN void set_depths(product_offsets<T> *at, const cuda_product
         at->k[k0 / PRODUCT_DEPTH & 1][operand][i] = offset_of(p.k, operand, k0 + i);
 }
 
+/* One step along k of the segments' chains. Past the end there is nothing to add: -0 + 0 would be +0. */
+template <int T>
+V_FN void multiply_tiles(const float (*a)[16 * T + 4], const float (*b)[16 * T + 4], int depth,
+                         float (&s)[T][T]) {
+    if (depth == PRODUCT_DEPTH) {
+#pragma unroll
+        for (int k = 0; k < PRODUCT_DEPTH; k++)
+            multiply<T>(a, b, k, s);
+    } else {
+#pragma unroll 1
+        for (int k = 0; k < depth; k++)
+            multiply<T>(a, b, k, s);
+    }
+}
+
 template <int T> V_FN void product(const cuda_product &p) {
     __shared__ __align__(16) float a_tile[PRODUCT_DEPTH][16 * T + 4];
     __shared__ __align__(16) float b_tile[PRODUCT_DEPTH][16 * T + 4];
@@ -174,17 +189,8 @@ template <int T> V_FN void product(const cuda_product &p) {
             fetch<T>(b, p.b_type, p.b_along_k, columns, left, at.row[1],
                      at.k[next / PRODUCT_DEPTH & 1][1], b_next);
         }
-        /* Past the end there is nothing to add: -0 + 0 would be +0. */
         const int depth = k0 < 0 ? 0 : left < 0 ? PRODUCT_DEPTH + (int)left : PRODUCT_DEPTH;
-        if (depth == PRODUCT_DEPTH) {
-#pragma unroll
-            for (int k = 0; k < PRODUCT_DEPTH; k++)
-                multiply<T>(a_tile, b_tile, k, s);
-        } else {
-#pragma unroll 1
-            for (int k = 0; k < depth; k++)
-                multiply<T>(a_tile, b_tile, k, s);
-        }
+        multiply_tiles<T>(a_tile, b_tile, depth, s);
         __syncthreads();
         if (next > 0 && next % PRODUCT_SEGMENT == 0 && left > 0) {
             add_segment<T>(c, s, first);

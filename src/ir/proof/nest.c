@@ -28,153 +28,6 @@ static void number_body(mlsi_nest_check *k, int32_t s, int32_t parent, int32_t *
     }
 }
 
-mlsys_status mlsi_nx_places(mlsi_nest_check *k) {
-    int32_t next = 0;
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->parent));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->order));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n_symbols + 1, &k->var_of));
-    memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
-    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)k->n_symbols);
-    for (int32_t i = 0; i < k->n->n_vars; i++)
-        if (k->n->vars[i].symbol >= 0) k->var_of[k->n->vars[i].symbol] = i;
-    number_body(k, k->n->first, -1, &next);
-    return MLSYS_OK;
-}
-
-/* The one statement of a kind about ref; -1 and a reason when there is none or more. */
-static int32_t only(mlsi_nest_check *k, mlsi_ls_kind kind, int32_t ref, const char *what) {
-    int32_t found = -1;
-    for (int32_t s = 0; s < k->n->n_stmts; s++) {
-        if (stmt(k, s)->kind != kind || stmt(k, s)->ref != ref || k->order[s] < 0) continue;
-        if (found >= 0) mlsi_nx_uncovered(k, "more than one statement gives ", what);
-        found = s;
-    }
-    if (found < 0) mlsi_nx_refuse(k, "no statement gives ", what);
-    return mlsi_nx_stop(k) ? -1 : found;
-}
-
-static bool encloses(const mlsi_nest_check *k, int32_t outer, int32_t s) {
-    while (s >= 0 && s != outer)
-        s = k->parent[s];
-    return s == outer;
-}
-
-/* Does s stand before `at`, in a body that is open there? */
-static bool in_scope(const mlsi_nest_check *k, int32_t s, int32_t at) {
-    return k->order[s] < k->order[at] && encloses(k, k->parent[s], at);
-}
-
-static bool never_runs(const mlsi_nest_check *k, int32_t s) {
-    for (; s >= 0; s = k->parent[s])
-        if (stmt(k, s)->kind == MLSI_LS_FOR && k->n->vars[stmt(k, s)->var].extent == 0) return true;
-    return false;
-}
-
-/* ---- one to one ------------------------------------------------------------------------------------------------------ */
-
-/* Loops from a body down to statement s, and what the variables are: KEEP, or fixed by what is around. */
-typedef struct loops {
-    int32_t body, s, vars[MLSI_NX_VARS];
-    int n;
-    bool used[MLSI_NX_VARS];
-    mlsi_nx_env own;
-} loops;
-
-/* since: a statement of the body, -1 = the root's. */
-static loops loops_to(mlsi_nest_check *k, int32_t since, int32_t s, const mlsi_nx_env *env) {
-    loops l = {.body = since < 0 ? -1 : k->parent[since], .s = s, .own = *env};
-    for (s = k->parent[s]; s != l.body && s >= 0; s = k->parent[s])
-        if (stmt(k, s)->kind == MLSI_LS_FOR)
-            l.own.of[l.vars[l.n++] = stmt(k, s)->var] = MLSI_NX_KEEP;
-    return l;
-}
-
-static bool is_cut(const mlsi_ls *guard, int64_t code, int64_t extent) {
-    return guard->value < 0 && guard->index[0] == 0 && guard->index[1] == code &&
-           guard->index[2] == extent;
-}
-
-/* Does code take each value of [0, extent) once while the loops that move it run? A guard may cut what is beyond. Loops that
- * turn at most once move nothing: the extent says where they belong. */
-static bool takes_each(mlsi_nest_check *k, loops *l, int64_t code, int64_t extent, mlsi_radix *r) {
-    int32_t axis[MLSI_NX_VARS];
-    int64_t lo, hi;
-    int m = 0;
-    for (int i = 0; i < l->n; i++) {
-        int32_t v = l->vars[i];
-        l->own.of[v] = 0;
-        int64_t still = mlsi_nx_subst(k, code, &l->own);
-        l->own.of[v] = 1;
-        bool moves = k->n->vars[v].symbol >= 0 && mlsi_nx_subst(k, code, &l->own) != still;
-        l->own.of[v] = MLSI_NX_KEEP;
-        l->used[i] |= moves || k->n->vars[v].extent == 1;
-        if (moves) axis[m++] = v;
-    }
-    if (!mlsi_nx_radix(k, code, m, axis, &l->own, r)) return false;
-    bool cut = false;
-    for (int32_t p = k->parent[l->s]; p != l->body && p >= 0; p = k->parent[p])
-        cut |= stmt(k, p)->kind == MLSI_LS_IF && is_cut(stmt(k, p), code, extent);
-    for (int i = 0; i < l->n && r->total != extent; i++) {
-        const mlsi_loop_var *v = &k->n->vars[l->vars[i]];
-        if (l->used[i] || v->symbol >= 0) continue;
-        int64_t total = mlsi_nx_ix(k, '*', r->total, v->extent);
-        mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', total, extent), &lo, &hi);
-        l->used[i] = total == extent || (cut && lo >= 0);
-        if (l->used[i]) r->total = total;
-    }
-    mlsi_dim_range(&k->n->tab, mlsi_nx_ix(k, '-', r->total, extent), &lo, &hi);
-    return r->total == extent || (cut && lo >= 0);
-}
-
-/* The variables of a radix as digits of a number. */
-static void solve(mlsi_nest_check *k, const loops *l, const mlsi_radix *r, int64_t number,
-                  mlsi_nx_env *env) {
-    for (int i = 0; i < r->n; i++) {
-        int64_t extent = mlsi_nx_subst(k, k->n->vars[r->var[i]].extent, &l->own);
-        env->of[r->var[i]] = mlsi_nx_digit(k, number, r->coef[i], i == r->n - 1 ? 0 : extent);
-    }
-}
-
-/* All axes together, by their row-major number: what fused loops give. */
-static bool number_maps_onto(mlsi_nest_check *k, const loops *l, int rank, const int64_t *code,
-                             const int64_t *extent, const int64_t *element, mlsi_nx_env *env) {
-    int64_t number = 0, whole = 0, below = 1;
-    mlsi_radix r;
-    for (int d = 0; d < rank; d++) {
-        number = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', number, extent[d]), code[d]);
-        whole = mlsi_nx_ix(k, '+', mlsi_nx_ix(k, '*', whole, extent[d]), element[d]);
-    }
-    for (int d = rank - 1; d >= 0; d--) {
-        if (mlsi_nx_digit(k, number, below, d ? extent[d] : 0) != code[d]) return false;
-        below = mlsi_nx_ix(k, '*', below, extent[d]);
-    }
-    if (!mlsi_nx_radix(k, number, l->n, l->vars, &l->own, &r) || r.total != below) return false;
-    solve(k, l, &r, whole, env);
-    return true;
-}
-
-/* Subscripts of statement s as a map from the loops below `since` onto the box of extents: each axis by loops of its own, or
- * all together; no guard leaves anything else out. What the variables are for an element goes to env. */
-static bool maps_onto(mlsi_nest_check *k, int32_t since, int32_t s, int rank, const int64_t *code,
-                      const int64_t *extent, const int64_t *element, mlsi_nx_env *env) {
-    loops l = loops_to(k, since, s, env);
-    mlsi_radix r;
-    bool apart = true;
-    for (int32_t p = k->parent[s]; p != l.body && p >= 0; p = k->parent[p]) {
-        bool known = stmt(k, p)->kind != MLSI_LS_IF;
-        for (int d = 0; d < rank && !known; d++)
-            known = is_cut(stmt(k, p), code[d], extent[d]);
-        if (!known) mlsi_nx_refuse(k, "a guard leaves elements out", "");
-    }
-    for (int d = 0; d < rank && apart; d++) {
-        apart = takes_each(k, &l, code[d], extent[d], &r);
-        if (apart) solve(k, &l, &r, element[d], env);
-    }
-    for (int i = 0; i < l.n; i++)
-        apart = apart && (l.used[i] || k->n->vars[l.vars[i]].extent == 1);
-    return (apart || number_maps_onto(k, &l, rank, code, extent, element, env)) && !mlsi_nx_stop(k);
-}
-
 /* ---- expressions --------------------------------------------------------------------------------------------------------- */
 
 /* Where an expression is read: in statement `at`, with variables as env says, under so many reductions. */
@@ -530,24 +383,31 @@ static void check_parameters(mlsi_nest_check *k) {
     }
 }
 
-static mlsys_status check(mlsi_nest_check *k, int32_t func) {
-    MLSI_TRY(mlsi_nx_places(k));
-    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->seen));
-    MLSI_TRY(mlsi_nest_frame_add(k, func, -1, NULL));
-static mlsys_status check(mlsi_nest_check *k, int32_t func, const mlsi_nest *n) {
+mlsys_status mlsi_nx_variables(mlsi_nest_check *k) {
+    const int64_t n = k->n->tab.n_symbols + 2 * MLSI_NX_VARS;
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, n, &k->var_of));
+    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)n);
+    for (int32_t i = 0; i < k->n->n_vars; i++)
+        if (k->n->vars[i].symbol >= 0) k->var_of[k->n->vars[i].symbol] = i;
+    return MLSYS_OK;
+}
+
+mlsys_status mlsi_nx_places(mlsi_nest_check *k) {
     int32_t next = 0;
-    MLSI_TRY(mlsi_nx_open(k, n));
-    MLSI_TRY(MLSI_NEW_N(n->alloc, n->tab.n_symbols + 2 * MLSI_NX_VARS, &k->var_of));
-    memset(k->var_of, 0xff, sizeof *k->var_of * (size_t)(n->tab.n_symbols + 2 * MLSI_NX_VARS));
-    for (int32_t i = 0; i < n->n_vars; i++)
-        if (n->vars[i].symbol >= 0) k->var_of[n->vars[i].symbol] = i;
-    MLSI_TRY(mlsi_nx_take_apart(k));
-    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->parent));
-    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_stmts + 1, &k->order));
-    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_exprs + 1, &k->met));
-    MLSI_TRY(mlsi_nest_frame_add(k, func, -1, NULL));
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->parent));
+    MLSI_TRY(MLSI_NEW_N(k->n->alloc, k->n->n_stmts + 1, &k->order));
     memset(k->order, 0xff, sizeof *k->order * (size_t)k->n->n_stmts);
     number_body(k, k->n->first, -1, &next);
+    return MLSYS_OK;
+}
+
+static mlsys_status check(mlsi_nest_check *k, int32_t func, const mlsi_nest *n) {
+    MLSI_TRY(mlsi_nx_open(k, n));
+    MLSI_TRY(mlsi_nx_variables(k));
+    MLSI_TRY(mlsi_nx_take_apart(k));
+    MLSI_TRY(mlsi_nx_places(k));
+    MLSI_TRY(MLSI_NEW_N(n->alloc, k->n->n_exprs + 1, &k->met));
+    MLSI_TRY(mlsi_nest_frame_add(k, func, -1, NULL));
     check_parameters(k);
     for (int32_t s = 0; s < k->n->n_stmts && !mlsi_nx_stop(k); s++)
         if (k->order[s] >= 0) check_stmt(k, s), check_values(k, s);

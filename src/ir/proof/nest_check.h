@@ -68,7 +68,8 @@ static inline bool mlsi_nx_stop(const mlsi_nest_check *k) {
     return k->st != MLSYS_OK || k->v->answer != MLSI_PROVED;
 }
 
-/* Parents and places of the statements, variables of the symbols (nest.c). */
+/* Variables of the symbols; parents and places of the statements (nest.c). */
+mlsys_status mlsi_nx_variables(mlsi_nest_check *k);
 mlsys_status mlsi_nx_places(mlsi_nest_check *k);
 
 /* ---- expressions (nest_function.c); -1 after a stop ---- */

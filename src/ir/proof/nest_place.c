@@ -4,6 +4,14 @@
 #include "core/faults.h"
 #include "ir/proof/nest_check.h"
 
+/* code = sum of coef * var, in which each variable's coefficient is the product of the extents before it: all values of
+ * [0, total) exactly once. */
+typedef struct radix {
+    int n;
+    int32_t var[MLSI_NX_VARS];
+    int64_t coef[MLSI_NX_VARS], total;
+} radix;
+
 typedef struct pair {
     mlsi_nest_check *k;
     int32_t input, output; /* parameters */
@@ -32,12 +40,46 @@ static int common_loops(const mlsi_nest_check *k, int32_t a, int32_t b, int32_t 
     return n;
 }
 
+static bool find_radix(mlsi_nest_check *k, int64_t code, int n, const int32_t *vars,
+                       const mlsi_nx_env *env, radix *r) {
+    int64_t extent[MLSI_NX_VARS], coef[MLSI_NX_VARS], sum = 0;
+    mlsi_nx_env all = *env;
+    for (int i = 0; i < n; i++)
+        all.of[vars[i]] = 0;
+    bool affine = mlsi_nx_subst(k, code, &all) == 0;
+    for (int i = 0; i < n; i++) {
+        const mlsi_loop_var *v = &k->n->vars[vars[i]];
+        all.of[vars[i]] = 1;
+        coef[i] = v->symbol < 0 ? 0 : mlsi_nx_subst(k, code, &all);
+        all.of[vars[i]] = 0;
+        extent[i] = mlsi_nx_subst(k, v->extent, env);
+        sum = mlsi_nx_ix(k, '+', sum, mlsi_nx_ix(k, '*', coef[i], v->code));
+    }
+    for (int i = 0; i < n; i++)
+        all.of[vars[i]] = MLSI_NX_KEEP;
+    affine = affine && sum == mlsi_nx_subst(k, code, &all);
+    *r = (radix){.total = 1};
+    int left = n;
+    for (int i = 0; i < n; i++) /* a loop that turns once moves nothing */
+        left -= extent[i] == 1;
+    for (int i = 0; affine && i < n; i++) { /* begins anew whenever one has been found */
+        if (coef[i] == 0 || coef[i] != r->total) continue;
+        r->var[r->n] = vars[i];
+        r->coef[r->n++] = coef[i];
+        r->total = mlsi_nx_ix(k, '*', r->total, extent[i]);
+        coef[i] = 0;
+        left -= extent[i] != 1;
+        i = -1;
+    }
+    return affine && left == 0 && !mlsi_nx_stop(k);
+}
+
 /* Takes those of n variables that the code tells out of the list, however much it is moved or turned round; how many are left.
  * Other variables that it names have been told before. */
 static int take_told(mlsi_nest_check *k, int64_t code, int n, int32_t *vars) {
     mlsi_nx_env env = mlsi_nx_keep_all();
     int32_t moving[MLSI_NX_VARS], left = 0;
-    mlsi_radix r;
+    radix r;
     int m = 0;
     for (int i = 0; i < n; i++) {
         env.of[vars[i]] = 0;
@@ -49,8 +91,8 @@ static int take_told(mlsi_nest_check *k, int64_t code, int n, int32_t *vars) {
         env.of[moving[i]] = 0;
     const int64_t base = mlsi_nx_subst(k, code, &env);
     env = mlsi_nx_keep_all();
-    if (!m || !(mlsi_nx_radix(k, mlsi_nx_ix(k, '-', code, base), m, moving, &env, &r) ||
-                mlsi_nx_radix(k, mlsi_nx_ix(k, '-', base, code), m, moving, &env, &r)))
+    if (!m || !(find_radix(k, mlsi_nx_ix(k, '-', code, base), m, moving, &env, &r) ||
+                find_radix(k, mlsi_nx_ix(k, '-', base, code), m, moving, &env, &r)))
         return n;
     for (int i = 0; i < n; i++) {
         bool told = false;
@@ -133,6 +175,7 @@ static void check_stmts(pair *p) {
 
 static mlsys_status check(mlsi_nest_check *k, const uint64_t *in_place) {
     pair p = {.k = k};
+    MLSI_TRY(mlsi_nx_variables(k));
     MLSI_TRY(mlsi_nx_places(k));
     if (k->n->n_vars > MLSI_NX_VARS) mlsi_nx_refuse(k, "in place: too many loops", "");
     for (p.output = 0; p.output < k->n->n_outputs; p.output++)
