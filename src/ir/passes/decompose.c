@@ -44,11 +44,12 @@ static mlsys_status decompose(mlsi_rewrite *rw, const mlsi_node *node, int32_t *
 
 static bool has_loops(const mlsi_op_def *def) { return def->element || def->reduces || def->nest; }
 
-/* On an accelerator loops are as good as a kernel: they become one. */
+/* On an accelerator the loops of elements are as good as a kernel: they become one. A nest of an op's own is worth less there
+ * than its parts, which may have kernels. */
 static mlsys_status visit(mlsi_rewrite *rw, const mlsi_node *node, int32_t *out) {
     const mlsi_op_def *def = mlsi_op_get(node->op);
-    bool kept =
-        !def->decompose || claimed(rw, node) || (rw->pass->backend->accel && has_loops(def));
+    bool loops = rw->pass->backend->accel && (def->element || def->reduces);
+    bool kept = !def->decompose || claimed(rw, node) || loops;
     return kept ? mlsi_rewrite_keep(rw, node, out) : decompose(rw, node, out);
 }
 
