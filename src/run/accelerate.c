@@ -211,6 +211,7 @@ int64_t *mlsi_accel_error(const mlsi_bound *b, int32_t error) {
 mlsys_status mlsi_accel_bind(const mlsi_program *p, mlsi_bound *b) {
     uint64_t words = ((uint64_t)p->n_errors + 1) * ERROR_WORDS;
     MLSI_TRY(MLSI_NEW_N(p->graph.alloc, (int64_t)words, &b->error_words));
+    MLSI_TRY(MLSI_NEW_N(p->graph.alloc, p->routines[0].n_slots + 1, &b->places));
     return mlsi_device_alloc(p->device, words * sizeof(int64_t), &b->errors);
 }
 

@@ -82,6 +82,8 @@ void mlsi_bound_free(mlsi_alloc *a, mlsi_bound *b) {
     mlsi_mem_free(a, b->scratch);
     if (b->errors) mlsi_device_free(b->device, b->errors);
     mlsi_mem_free(a, b->error_words);
+    mlsi_replay_forget(b);
+    mlsi_mem_free(a, b->places);
     mlsi_plan_proof_free(a, &b->proof);
     mlsi_mem_free(a, b);
 }
@@ -203,6 +205,7 @@ mlsys_status mlsi_bound_bind(mlsi_bound *b) {
     size_t bytes = sizeof *b->binding * (size_t)b->program->graph.symbols.n_symbols;
     if (b->valid && !memcmp(b->binding, b->wanted, bytes)) return MLSYS_OK;
     b->valid = false;
+    mlsi_replay_forget(b);
     /* Callees have higher numbers, and a control step's work holds its routines' arenas. */
     for (int64_t i = b->n_routines - 1; i >= 0; i--)
         MLSI_TRY(bind_routine(b, i));

@@ -121,6 +121,7 @@ static mlsys_status build(mlsi_program *p, const mlsi_graph *g, const mlsi_compi
     mlsys_status st = mlsi_lower_program(p);
     if (st == MLSYS_OK && p->backend->accel) st = mlsi_accel_constants(p);
     if (st == MLSYS_OK) mlsi_accel_number_errors(p);
+    p->replays = st == MLSYS_OK && mlsi_can_replay(p);
     p->report.lower_ns = mlsi_now_ns() - start;
     return st;
 }

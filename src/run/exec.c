@@ -373,6 +373,12 @@ static mlsys_status check_donated(const run_args *ra) {
     return MLSYS_OK;
 }
 
+static mlsys_status run_queued(void *user) {
+    const exec *x = user;
+    MLSI_TRY(mlsi_accel_begin(x->b, x->s));
+    return run_routine(x, 0, x->s->scratch);
+}
+
 static mlsys_status run_main(run_args *ra) {
     const exec *x = ra->x;
     const mlsi_routine *r = &x->p->routines[0];
@@ -391,9 +397,12 @@ static mlsys_status run_main(run_args *ra) {
         if (dense.data != mlsi_tensor_view_of(t).data) MLSI_TRY(copy_argument(t, &dense, true));
         br->base[s] = dense.data;
     }
-    if (x->s->queue) MLSI_TRY(mlsi_accel_begin(x->b, x->s));
-    MLSI_TRY(run_routine(x, 0, x->s->scratch));
-    if (x->s->queue) MLSI_TRY(mlsi_accel_end(x->b, x->s));
+    if (x->s->queue) {
+        MLSI_TRY(mlsi_replay_run(x->b, x->s, run_queued, (void *)x));
+        MLSI_TRY(mlsi_accel_end(x->b, x->s));
+    } else {
+        MLSI_TRY(run_routine(x, 0, x->s->scratch));
+    }
     for (int o = 0; o < ra->n_out; o++) {
         mlsi_view v = mlsi_tensor_view_of(ra->out[o]);
         int32_t alias = r->alias_input[o];

@@ -127,6 +127,7 @@ typedef struct mlsi_program {
     char *const_memory; /* of the accelerator: the constants that steps read */
     uint64_t const_bytes;
     uint64_t *const_offset; /* per constant; UINT64_MAX: not there */
+    bool replays;           /* runs can be recorded */
     int32_t n_errors;       /* kernels of the accelerator that values can fail */
     mlsi_compile_report report;
     mlsi_range *const_ranges; /* memory of the constants, ascending and apart */
@@ -201,8 +202,11 @@ typedef struct mlsi_bound {
     bool valid;
     mlsi_bound_routine *routines;
     int64_t n_routines;
-    char *errors;             /* of the accelerator: what values failed, n_errors times 4 words */
-    int64_t *error_words;     /* fetched */
+    char *errors;         /* of the accelerator: what values failed, n_errors times 4 words */
+    int64_t *error_words; /* fetched */
+    void *recorded;       /* of the accelerator: the run, to be replayed; NULL: none */
+    char **places;        /* of the last run's arguments, per slot, and of its scratch */
+    bool placed;
     mlsi_interval *intervals; /* for planning: as many as the largest routine has slots and steps */
     int32_t *scratch;
     mlsi_plan_proof proof;
@@ -274,6 +278,12 @@ void mlsi_accel_number_errors(mlsi_program *p);
 mlsys_status mlsi_accel_bind(const mlsi_program *p, mlsi_bound *b);
 int64_t *mlsi_accel_error(const mlsi_bound *b, int32_t error);
 /* Before the first step and behind the last one: BINDs that failed, as the status of their op. */
+/* replay.c: can runs be recorded? Runs `run`, or what was recorded of it. */
+bool mlsi_can_replay(const mlsi_program *p);
+mlsys_status mlsi_replay_run(mlsi_bound *b, mlsi_stream *s, mlsys_status (*run)(void *user),
+                             void *user);
+/* Another binding, or the end of the bound. */
+void mlsi_replay_forget(mlsi_bound *b);
 mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s);
 mlsys_status mlsi_accel_end(const mlsi_bound *b, mlsi_stream *s);
 
