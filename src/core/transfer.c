@@ -107,12 +107,32 @@ mlsys_status mlsi_tensor_upload(mlsi_tensor *t, const void *host) {
     return st;
 }
 
+/* Of one device, gapless, and apart: nothing needs the host. */
+static bool copies_directly(const mlsi_tensor *dst, const mlsi_tensor *src) {
+    const mlsi_view to = mlsi_tensor_view_of(dst), from = mlsi_tensor_view_of(src);
+    const uint64_t bytes = mlsi_layout_bytes(&src->layout);
+    uintptr_t a = (uintptr_t)to.data, b = (uintptr_t)from.data;
+    return dst->device == src->device && mlsi_layout_contiguous(&dst->layout) &&
+           mlsi_layout_contiguous(&src->layout) && (a < b ? b - a : a - b) >= bytes;
+}
+
+static mlsys_status copy_on_device(mlsi_device *d, char *to, const char *from, uint64_t bytes) {
+    if (!bytes) return MLSYS_OK;
+    pthread_mutex_lock(&d->lock);
+    mlsys_status st = d->accel->copy(d->transfers, to, from, bytes);
+    if (st == MLSYS_OK) st = d->accel->sync(d->transfers);
+    pthread_mutex_unlock(&d->lock);
+    return st;
+}
+
 mlsys_status mlsi_tensor_transfer(mlsi_tensor *dst, const mlsi_tensor *src) {
     mlsi_alloc *a = &dst->object.ctx->alloc;
     mlsi_view to = mlsi_tensor_view_of(dst), from = mlsi_tensor_view_of(src);
     void *host;
     if (mlsi_is_host(dst->device) && mlsi_is_host(src->device))
         return mlsi_copy_overlapping(a, &to, &from);
+    if (copies_directly(dst, src))
+        return copy_on_device(dst->device, to.data, from.data, mlsi_layout_bytes(&src->layout));
     if (mlsi_is_host(dst->device) && mlsi_layout_contiguous(&dst->layout))
         return mlsi_tensor_download(src, to.data);
     if (mlsi_is_host(src->device) && mlsi_layout_contiguous(&src->layout))
