@@ -48,6 +48,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *nam
         f->n_params = cuda_shim_parameters(m->shim, name, f->bytes);
         f->waits = !strncmp(name, "mlsi_row_", 9);
     }
+    snprintf(f->name, sizeof f->name, "%s", name);
     f->shared_most = 48 << 10;
     f->next = m->functions;
     m->functions = f;
@@ -97,6 +98,9 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z,
         return fake_done(INVALID_VALUE);
     op o = {.kind = OP_LAUNCH, .kernel = f->kernel, .blocks = x, .threads = tx, .shared = shared};
     o.poisoned = ++fake.launches == fake.poison;
+    if (getenv("FAKE_CUDA_LOG"))
+        fprintf(stderr, "launch %s: %u blocks of %u threads, %u bytes shared\n", f->name, x, tx,
+                shared);
     if (f->call && !keep_arguments(&o, f, params)) return fake_done(CUDA_ERROR_OUT_OF_MEMORY);
     for (int i = 0; f->kernel && i < f->kernel->n_params; i++)
         memcpy(&o.params[i], params[i], 8);

@@ -50,6 +50,7 @@ struct CUfunc_st {
     bool waits; /* its threads have barriers without dynamic shared memory */
     int n_params;
     size_t bytes[ARGUMENTS];
+    char name[64];
     int shared_most;
 };
 struct CUmod_st {
