@@ -127,7 +127,7 @@ $(OUT)/gen/gen_text_device.c: $(GEN_USES) $(wildcard src/cuda/*.h)
 	@tools/embed.sh mlsi_gen_device_text cuda/gen_device.h stdbool.h stdint.h string.h >$@
 # Hand-written kernels, which come behind that text.
 .SECONDARY:
-CUDA_TEXTS := window product attention quant
+CUDA_TEXTS := window product attention rope quant
 $(OUT)/gen/gen_cuda_%.c: src/cuda/rows/%.cu $(wildcard src/cuda/rows/*.cuh) src/cuda/rows/params.h tools/embed.sh
 	@mkdir -p $(@D)
 	@tools/embed.sh mlsi_cuda_text_$* cuda/rows/$*.cu cuda/gen_device.h >$@

@@ -4,7 +4,8 @@
 #include "cuda/rows/rows.h"
 
 static const mlsi_kernel *const tables[] = {mlsi_cuda_window_rows, mlsi_cuda_product_rows,
-                                            mlsi_cuda_quant_rows, mlsi_cuda_attention_rows};
+                                            mlsi_cuda_quant_rows, mlsi_cuda_attention_rows,
+                                            mlsi_cuda_rope_rows};
 
 static const mlsi_kernel *row(int i) {
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)

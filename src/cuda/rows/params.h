@@ -64,4 +64,15 @@ typedef struct cuda_window {
     int64_t *error;
 } cuda_window;
 
+/* Rows are (batch, token, head); strides in elements. */
+typedef struct cuda_rope {
+    const char *x;
+    char *y;
+    const void *positions;
+    const float *freqs;
+    int32_t type, positions_are_i64, halves;
+    int64_t rows, length, heads, width, pairs, freqs_step;
+    int64_t x_stride[4], y_stride[4], position_stride[2];
+} cuda_rope;
+
 #endif

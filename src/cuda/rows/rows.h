@@ -11,6 +11,7 @@ typedef enum mlsi_cuda_unit {
     MLSI_CUDA_WINDOW,
     MLSI_CUDA_PRODUCT,
     MLSI_CUDA_ATTENTION,
+    MLSI_CUDA_ROPE,
     MLSI_CUDA_QUANT, /* q4_0, and the other formats in the order of mlsi_cuda_quant_unit */
     MLSI_CUDA_UNITS = MLSI_CUDA_QUANT + 8
 } mlsi_cuda_unit;
@@ -31,10 +32,10 @@ void mlsi_cuda_index_of(const mlsi_index *x, cuda_index *out);
 
 /* Tables, each ended by a row without run. */
 extern const mlsi_kernel mlsi_cuda_window_rows[], mlsi_cuda_product_rows[],
-    mlsi_cuda_attention_rows[], mlsi_cuda_quant_rows[];
+    mlsi_cuda_attention_rows[], mlsi_cuda_quant_rows[], mlsi_cuda_rope_rows[];
 
 /* Texts of the units' kernels. */
 extern const char mlsi_cuda_text_window[], mlsi_cuda_text_product[], mlsi_cuda_text_attention[],
-    mlsi_cuda_text_quant[];
+    mlsi_cuda_text_rope[], mlsi_cuda_text_quant[];
 
 #endif

@@ -35,7 +35,7 @@ void mlsi_cuda_index_of(const mlsi_index *x, cuda_index *out) {
 
 static mlsys_status load(mlsi_accel *d, mlsi_cuda_unit unit, mlsi_accel_module **out) {
     static const char *const texts[] = {mlsi_cuda_text_window, mlsi_cuda_text_product,
-                                        mlsi_cuda_text_attention};
+                                        mlsi_cuda_text_attention, mlsi_cuda_text_rope};
     mlsi_text text;
     if (unit < MLSI_CUDA_QUANT) return mlsi_cuda_load(d, d->alloc, texts[unit], out);
     mlsi_text_init(&text, d->alloc);
