@@ -5,7 +5,7 @@
  * weighted values; their summaries meet in shared memory, a round of one segment a warp at a time. */
 #include "cuda/rows/element.cuh"
 
-enum { ATTENTION_SEGMENT = 64, ATTENTION_ACROSS = 4, ATTENTION_SERIAL = 256 };
+enum { ATTENTION_SEGMENT = 64, ATTENTION_ACROSS = 4, ATTENTION_AHEAD = 16, ATTENTION_SERIAL = 256 };
 
 /* A warp's place in shared memory: e[64], then o[value_dim]; before all of them q[dim] and the block's o[value_dim]. */
 typedef struct attention_block {
@@ -36,7 +36,7 @@ V_FN float score_of(const attention_block *a, int64_t key) {
         const int64_t end = d0 + ATTENTION_SERIAL < p->dim ? d0 + ATTENTION_SERIAL : p->dim;
         float s = 0.0f;
         int64_t d = d0;
-#pragma unroll 4
+#pragma unroll 8
         for (; p->wide && d + 4 <= end; d += 4) {
             const float4 k = load_four(p->k, p->k_type, at + d);
             s = vf_fma(a->q[d], k.x, s);
@@ -64,6 +64,25 @@ V_FN float visible_score(const attention_block *a, int64_t key) {
     return vf_add(s, load_element(p->mask, p->mask_type, at));
 }
 
+/* N keys from j on; all their values are loaded before the first is used. */
+template <int N>
+V_FN void weigh_some(const attention_block *a, int64_t at, int j, int64_t d0, float *o) {
+    const cuda_attention *p = a->p;
+#pragma unroll
+    for (int i = 0; i < ATTENTION_ACROSS; i++) {
+        const int64_t d = d0 + 32 * i;
+        float v[N];
+        if (d >= p->value_dim) continue;
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            v[k] =
+                load_element(p->v, p->v_type, at + (j + k) * p->v_stride[1] + d * p->v_stride[3]);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            o[i] = vf_fma(a->e[j + k], v[k], o[i]);
+    }
+}
+
 /* o = chain of e * v over visible keys, a few elements a lane. seen: bit j of the segment's key j. */
 V_FN void weigh_values(const attention_block *a, int64_t first, uint64_t seen) {
     const cuda_attention *p = a->p;
@@ -73,17 +92,12 @@ V_FN void weigh_values(const attention_block *a, int64_t first, uint64_t seen) {
 #pragma unroll
         for (int i = 0; i < ATTENTION_ACROSS; i++)
             o[i] = 0.0f;
-#pragma unroll 8
-        for (int j = 0; j < ATTENTION_SEGMENT; j++) {
-            if (!(seen >> j & 1)) continue;
-            const float e = a->e[j];
-            const int64_t row = at + j * p->v_stride[1];
-#pragma unroll
-            for (int i = 0; i < ATTENTION_ACROSS; i++)
-                if (d0 + 32 * i < p->value_dim)
-                    o[i] = vf_fma(
-                        e, load_element(p->v, p->v_type, row + (d0 + 32 * i) * p->v_stride[3]),
-                        o[i]);
+        if (seen == ~(uint64_t)0) {
+            for (int j = 0; j < ATTENTION_SEGMENT; j += ATTENTION_AHEAD)
+                weigh_some<ATTENTION_AHEAD>(a, at, j, d0, o);
+        } else {
+            for (int j = 0; j < ATTENTION_SEGMENT; j++)
+                if (seen >> j & 1) weigh_some<1>(a, at, j, d0, o);
         }
 #pragma unroll
         for (int i = 0; i < ATTENTION_ACROSS; i++)

@@ -25,16 +25,22 @@ static mlsys_status run(const mlsi_kernel_args *args) {
     mlsi_cuda_index_of(&m, &p.m);
     int64_t segments = divide_up(p.k, MLSI_K_SEGMENT), blocks,
             together = m.count == 1 ? 1 : TOGETHER;
-    uint32_t threads = 256;
+    uint32_t threads = 256, shared = 0;
     if (m.count <= FEW) {
         name = together == 1 ? "mlsi_row_quant_rows_1" : "mlsi_row_quant_rows_4";
         blocks = divide_up(m.count, together) * divide_up(p.n, MLSI_PANEL_ROWS);
-        threads = 32 * (uint32_t)(segments < 1 ? 1 : segments < WARPS_MOST ? segments : WARPS_MOST);
+        int64_t warps = segments < 1 ? 1 : segments < WARPS_MOST ? segments : WARPS_MOST;
+        mlsi_panel_format f = mlsi_panel_format_of(w->dtype);
+        threads = 32 * (uint32_t)warps;
+        /* of each warp: a segment of the panel, and of the rows of x */
+        shared = (uint32_t)(warps * (MLSI_K_SEGMENT / f.block * mlsi_panel_block_bytes(f) +
+                                     together * MLSI_K_SEGMENT * (int64_t)sizeof(float)));
     } else {
         name = "mlsi_row_quant_tiles";
         blocks = divide_up(m.count, SIDE) * divide_up(p.n, SIDE);
     }
-    return mlsi_cuda_row_launch(args, mlsi_cuda_quant_unit(w->dtype), name, blocks, threads, 0, &p);
+    return mlsi_cuda_row_launch(args, mlsi_cuda_quant_unit(w->dtype), name, blocks, threads, shared,
+                                &p);
 }
 
 static uint64_t pack_bytes(const mlsi_view *w, const void *attrs) {

@@ -36,9 +36,10 @@ template <class F> struct run_bits {
     uint8_t sc, mn;
 };
 
-template <class F> V_FN void load_run(const uint8_t *panel, int64_t run, int row, run_bits<F> *r) {
-    const uint8_t *block = panel + run / F::runs * F::block_bytes;
-    const uint8_t *at = block + F::head_bytes + run % F::runs * F::run_bytes;
+/* at: the panel, or a copy that begins at a block. */
+template <class F> V_FN void load_run(const uint8_t *at, int run, int row, run_bits<F> *r) {
+    const uint8_t *block = at + run / F::runs * F::block_bytes;
+    at = block + F::head_bytes + run % F::runs * F::run_bytes;
     r->d = ((const uint16_t *)block)[row];
     r->m = F::has_min ? ((const uint16_t *)block)[32 + row] : 0;
     r->sc = F::scales ? at[row] : 0;
@@ -92,19 +93,27 @@ template <class F> V_FN float weight_of(float scale, float min, int code) {
 
 enum { QUANT_WARPS = 8, QUANT_SEGMENT = 256 };
 
+/* A warp's copy of so many runs: all loads are under way at once, where runs one by one would each wait for memory. */
+template <class F> V_FN void stage_panel(const uint8_t *panel, int64_t run, int runs, uint8_t *to) {
+    const uint4 *from = (const uint4 *)(panel + run / F::runs * F::block_bytes);
+    const int n = runs / F::runs * F::block_bytes / 16;
+#pragma unroll 8
+    for (int i = threadIdx.x % 32; i < n; i += 32)
+        ((uint4 *)to)[i] = from[i];
+}
+
 /* s[r] = chain of a segment of row r of x with this lane's row of W; x: [R][QUANT_SEGMENT]. */
 template <class F, int R>
-V_FN void segment_sums(const uint8_t *panel, int64_t run, int runs, int lane, const float *x,
-                       float *s) {
+V_FN void segment_sums(const uint8_t *panel, int runs, int lane, const float *x, float *s) {
     run_bits<F> now, next;
-    load_run<F>(panel, run, lane, &next);
+    load_run<F>(panel, 0, lane, &next);
 #pragma unroll
     for (int r = 0; r < R; r++)
         s[r] = 0.0f;
     for (int i = 0; i < runs; i++) {
         float scale[2], min;
         now = next;
-        if (i + 1 < runs) load_run<F>(panel, run + i + 1, lane, &next);
+        if (i + 1 < runs) load_run<F>(panel, i + 1, lane, &next);
         affine_of<F>(now, scale, &min);
 #pragma unroll
         for (int k = 0; k < 32; k += 4) {
@@ -137,11 +146,13 @@ V_FN void stage_rows(const cuda_quant_product &p, int64_t m0, int64_t k0, int n,
 }
 
 template <class F, int R> V_FN void quant_rows(const cuda_quant_product &p) {
-    __shared__ __align__(16) float x[QUANT_WARPS][R * QUANT_SEGMENT];
     __shared__ float part[QUANT_WARPS][R][32], sum[R][32];
     const int64_t panels = (p.n + 31) / 32, group = ml_quotient(blockIdx.x, panels);
     const int64_t panel = blockIdx.x - group * panels, m0 = group * R;
     const uint8_t *at = p.panels + panel * (p.k / (F::runs * 32)) * F::block_bytes;
+    enum { W_BYTES = QUANT_SEGMENT / 32 / F::runs * F::block_bytes };
+    uint8_t *w = ml_shared + threadIdx.x / 32 * (W_BYTES + R * QUANT_SEGMENT * 4); /* the warp's */
+    float *x = (float *)(w + W_BYTES);
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const int64_t segments = (p.k + QUANT_SEGMENT - 1) / QUANT_SEGMENT;
     for (int i = threadIdx.x; i < R * 32; i += blockDim.x)
@@ -151,9 +162,10 @@ template <class F, int R> V_FN void quant_rows(const cuda_quant_product &p) {
         const int64_t k0 = (first + warp) * QUANT_SEGMENT;
         if (k0 < p.k) {
             const int n = (int)(p.k - k0 < QUANT_SEGMENT ? p.k - k0 : QUANT_SEGMENT);
-            stage_rows<R>(p, m0, k0, n, x[warp]);
+            stage_panel<F>(at, k0 / 32, n / 32, w);
+            stage_rows<R>(p, m0, k0, n, x);
             __syncwarp();
-            segment_sums<F, R>(at, k0 / 32, n / 32, lane, x[warp], s);
+            segment_sums<F, R>(w, n / 32, lane, x, s);
         }
         __syncthreads();
         if (k0 < p.k)
@@ -162,9 +174,9 @@ template <class F, int R> V_FN void quant_rows(const cuda_quant_product &p) {
                 part[warp][r][lane] = s[r];
         __syncthreads();
         for (int i = threadIdx.x; i < R * 32; i += blockDim.x)
-            for (int w = 0; w < warps && first + w < segments; w++) {
-                const float y = part[w][i / 32][i % 32];
-                sum[i / 32][i % 32] = first + w == 0 ? y : vf_add(sum[i / 32][i % 32], y);
+            for (int u = 0; u < warps && first + u < segments; u++) {
+                const float y = part[u][i / 32][i % 32];
+                sum[i / 32][i % 32] = first + u == 0 ? y : vf_add(sum[i / 32][i % 32], y);
             }
     }
     for (int i = threadIdx.x; i < R * 32; i += blockDim.x) {
@@ -191,7 +203,8 @@ V_FN void expand_tile(const cuda_quant_product &p, int64_t n0, int64_t run,
             tile[k0 + k][row] = 0.0f;
         return;
     }
-    load_run<F>(p.panels + panel * (p.k / (F::runs * 32)) * F::block_bytes, run, row % 32, &r);
+    load_run<F>(p.panels + (panel * (p.k / (F::runs * 32)) + run / F::runs) * F::block_bytes,
+                (int)(run % F::runs), row % 32, &r);
     affine_of<F>(r, scale, &min);
 #pragma unroll
     for (int k = 0; k < 32; k++)
