@@ -60,12 +60,14 @@ static void finish_acc(mlsi_c_writer *w, int32_t acc) {
 }
 
 static void add(mlsi_c_writer *w, const mlsi_ls *s) {
+    const bool gpu = w->worker != MLSI_C_HOST;
+    if (gpu && mlsi_cuda_leave_run(w, s)) return;
     mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, "_add(&%s, ", acc_name(w, s->ref));
     if (w->acc_in_lanes[s->ref])
         mlsi_text_add(w->out, w->mode == MLSI_C_TAIL ? "u, m, " : "u, VF_LANES, ");
-    if (w->worker != MLSI_C_HOST) mlsi_cuda_add(w, s);
-    mlsi_c_value(w, s->value);
+    if (gpu) mlsi_cuda_add(w, s);
+    if (!gpu || !mlsi_cuda_take_run(w, s)) mlsi_c_value(w, s->value);
     if (s->value2 >= 0) {
         mlsi_text_add(w->out, ", ");
         mlsi_c_value(w, s->value2);
