@@ -79,7 +79,7 @@ static int part_of(const mlsi_c_writer *w, const mlsi_ls *add) {
 static void element(mlsi_c_writer *w, const mlsi_ls *add, int part) {
     const char *type = mlsi_c_register_type(w->n->exprs[add->value].dtype, false);
     int64_t at = 0;
-    for (int k = 0; k < part; k++)
+    for (int k = 0; k < part && !mlsi_fault(MLSI_FAULT_CUDA_RUN_PLACE); k++)
         at = mlsi_nest_index(w->n, '+', at, tasks_of(w->n, w->plan->parts[k].loop));
     mlsi_text_add(w->out, "((%s *)(work + 8 * (", type);
     mlsi_c_index(w, at);
@@ -89,7 +89,7 @@ static void element(mlsi_c_writer *w, const mlsi_ls *add, int part) {
         return;
     }
     const mlsi_loop_var *v = &w->n->vars[w->n->stmts[w->plan->parts[part].loop].var];
-    mlsi_text_add(w->out, "row * ");
+    mlsi_text_add(w->out, mlsi_fault(MLSI_FAULT_CUDA_RUN) ? "0 * " : "row * ");
     mlsi_c_index(w, v->extent);
     mlsi_text_add(w->out, " + v_%s]", v->name);
 }
