@@ -293,6 +293,27 @@ START_TEST(long_rows_of_symbols) {
 }
 END_TEST
 
+/* Sums over rows, of 32 columns a block: less than 128 rows, chunks, columns in tiles. */
+START_TEST(columns) {
+    static const char *const dtypes[] = {"f32", "bf16", "f64"};
+    static const int shapes[][2] = {{33, 32},   {127, 40},  {128, 4100}, {129, 31},
+                                    {4096, 33}, {4225, 65}, {9000, 34},  {40, 0}};
+    static const row_op ops[] = {{"reduce_sum(%0) {axes=[0]}", "T[N]", false},
+                                 {"reduce_prod(%0) {axes=[0]}", "T[N]", false},
+                                 {"reduce_mean(%0) {axes=[0]}", "T[N]", false},
+                                 {"logsumexp(%0) {axis=0}", "T[N]", false}};
+    begin();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            for (int d = 0; d < 3; d++)
+                if (shapes[i][1] || k < 3)
+                    add_row_op(&ops[k], shapes[i][0], shapes[i][1], dtypes[d]);
+    ck_assert_ptr_nonnull(strstr(text.data, "_column_fold"));
+    run_all(SEED);
+    end();
+}
+END_TEST
+
 /* Tiles whose sides end within them, along loops that are cut themselves. */
 START_TEST(transposes) {
     static const row_op turn = {"transpose(%0) {perm=[1, 0]}", "T[N,R]", false};
@@ -390,6 +411,7 @@ int main(void) {
     tcase_add_test(tc, random_graphs);
     tcase_add_loop_test(tc, long_rows_of_few, 0, 4);
     tcase_add_test(tc, a_very_long_row);
+    tcase_add_test(tc, columns);
     tcase_add_test(tc, long_rows_of_symbols);
     suite_add_tcase(s, tc);
     TCase *waits = tcase_create("barriers");

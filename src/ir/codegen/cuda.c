@@ -158,7 +158,7 @@ static int task_of(const mlsi_c_writer *w, int32_t var) {
     const mlsi_cuda_plan *p = w->plan;
     const bool last = var == w->n->stmts[p->pack_loop].var;
     if (p->tile_var >= 0) return last || var == p->tile_var ? MLSI_CUDA_SIDE : 1;
-    return last ? p->pack : 1;
+    return !last ? 1 : p->columns ? MLSI_CUDA_SIDE : p->pack;
 }
 
 static int64_t turns(mlsi_c_writer *w, int32_t var) {
@@ -191,18 +191,18 @@ static void task_variables(mlsi_c_writer *w, const int32_t *chain, int count) {
     }
 }
 
-/* The row of a kernel with parts, and the run of a part's own kernel. */
-static void row_variables(mlsi_c_writer *w) {
+/* The row of a kernel with parts, and the run of a part's own kernel: neighbours are neighbouring rows, which may be columns. */
+static void row_variables(mlsi_c_writer *w, int64_t rows) {
     const mlsi_cuda_plan *p = w->plan;
     if (p->part == p->n_parts) {
         mlsi_text_add(w->out, "const int64_t row = task; (void)row;\n");
         return;
     }
-    const mlsi_loop_var *v = &w->n->vars[w->n->stmts[p->parts[p->part].loop].var];
-    mlsi_text_add(w->out, "const int64_t row = ml_quotient(task, ");
-    mlsi_c_index(w, v->extent);
-    mlsi_text_add(w->out, "), v_%s = task - row * ", v->name);
-    mlsi_c_index(w, v->extent);
+    const char *v = w->n->vars[w->n->stmts[p->parts[p->part].loop].var].name;
+    mlsi_text_add(w->out, "const int64_t v_%s = ml_quotient(task, ", v);
+    mlsi_c_index(w, rows);
+    mlsi_text_add(w->out, "), row = task - v_%s * ", v);
+    mlsi_c_index(w, rows);
     mlsi_text_add(w->out, ";\n");
 }
 
@@ -213,17 +213,19 @@ static void tasks(mlsi_c_writer *w, int64_t *number) {
     for (int i = 0; i < count; i++)
         *number = mlsi_nest_index(w->n, '*', *number, turns(w, chain[i]));
     mlsi_text_add(w->out, "for (int64_t task = worker; task < tasks; task += workers) {\n");
-    if (w->plan->n_parts) row_variables(w);
+    if (w->plan->n_parts) row_variables(w, *number);
     task_variables(w, chain, count);
     if (w->plan->part < w->plan->n_parts)
         mlsi_cuda_part_body(w, inner);
+    else if (w->plan->columns)
+        mlsi_cuda_column_body(w);
     else if (w->plan->tile_var >= 0)
         mlsi_cuda_tile_body(w);
     else if (w->plan->pack > 1)
         mlsi_cuda_pack_body(w);
     else
         mlsi_c_body(w, inner);
-    if (w->plan->block) mlsi_cuda_again(w, inner, true);
+    if (w->plan->block && !w->plan->columns) mlsi_cuda_again(w, inner, true);
     mlsi_text_add(w->out, "}\n}\n");
 }
 
@@ -252,6 +254,7 @@ mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
                              : plan.tile_var >= 0 ? mlsi_cuda_tile_bytes(&w)
                                                   : 0;
         mlsi_cuda_find_parts(&w, code);
+        mlsi_cuda_find_columns(&w);
         for (plan.part = 0; plan.part < plan.n_parts; mlsi_cuda_end_part(&w, plan.part))
             kernel(&w, name, &code->tasks);
         kernel(&w, name, &code->tasks);

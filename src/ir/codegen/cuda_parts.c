@@ -89,9 +89,11 @@ static void element(mlsi_c_writer *w, const mlsi_ls *add, int part) {
         return;
     }
     const mlsi_loop_var *v = &w->n->vars[w->n->stmts[w->plan->parts[part].loop].var];
-    mlsi_text_add(w->out, mlsi_fault(MLSI_FAULT_CUDA_RUN) ? "0 * " : "row * ");
-    mlsi_c_index(w, v->extent);
-    mlsi_text_add(w->out, " + v_%s]", v->name);
+    int64_t rows;
+    if (mlsi_codegen_tasks(w->n, &rows) != MLSYS_OK) return;
+    mlsi_text_add(w->out, "v_%s * ", v->name);
+    mlsi_c_index(w, rows);
+    mlsi_text_add(w->out, mlsi_fault(MLSI_FAULT_CUDA_RUN) ? "]" : " + row]");
 }
 
 bool mlsi_cuda_leave_run(mlsi_c_writer *w, const mlsi_ls *add) {

@@ -40,6 +40,7 @@ typedef struct mlsi_cuda_plan {
     bool *packed_load;  /* per expression: of a pack, or of a tile */
     bool *packed_store; /* per statement */
     int32_t tile_var;   /* tasks are tiles of this variable and the last one; -1: no tiles */
+    bool columns;       /* tasks are 32 columns */
     mlsi_cuda_part parts[MLSI_GPU_PARTS];
     int n_parts, part; /* whose kernel is written; n_parts: the nest's own */
 } mlsi_cuda_plan;
@@ -98,6 +99,15 @@ void mlsi_cuda_find_tile(mlsi_c_writer *w);
 void mlsi_cuda_tile_body(mlsi_c_writer *w);
 bool mlsi_cuda_tiled_load(mlsi_c_writer *w, const mlsi_lx *x);
 uint32_t mlsi_cuda_tile_bytes(const mlsi_c_writer *w);
+
+/* ---- cuda_column.c ---- */
+
+void mlsi_cuda_find_columns(mlsi_c_writer *w);
+/* The task of 32 columns. */
+void mlsi_cuda_column_body(mlsi_c_writer *w);
+void mlsi_cuda_column_loop(mlsi_c_writer *w, const mlsi_ls *s);
+/* Ahead of a store: who does it. */
+void mlsi_cuda_column_store(mlsi_c_writer *w);
 
 /* ---- cuda_parts.c ---- */
 
