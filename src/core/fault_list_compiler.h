@@ -268,6 +268,12 @@ MLSI_FAULT_ROW(CUDA_EXTENT, "src/ir/codegen/cuda_block.c", "conformance/check_cu
                "the last iteration of a loop that threads share is left out")
 MLSI_FAULT_ROW(CUDA_PACK, "src/ir/codegen/cuda_pack.c", "conformance/check_cuda_nests",
                "a pack at the end of a row has one element too many")
+MLSI_FAULT_ROW(CUDA_RUN, "src/ir/codegen/cuda_parts.c", "conformance/check_cuda_nests",
+               "the runs of all rows are read where those of the first one are")
+MLSI_FAULT_ROW(CUDA_RUN_PLACE, "src/ir/codegen/cuda_parts.c", "conformance/check_cuda_nests",
+               "runs of the second reduction are left where those of the first one are")
+MLSI_FAULT_ROW(CUDA_COLUMN, "src/ir/codegen/cuda_column.c", "conformance/check_cuda_nests",
+               "chunks of a column's terms are not folded where they end")
 MLSI_FAULT_ROW(CUDA_TILE, "src/ir/codegen/cuda_tile.c", "conformance/check_cuda_nests",
                "threads read a tile before it is there")
 MLSI_FAULT_ROW(ORDER_EFFECTS, "src/ir/passes/order.c", "unit/check_order",

@@ -83,6 +83,42 @@ ML_CHUNKS(ml_sum_f64, double, ML_ADD, 0.0)
 ML_CHUNKS(ml_prod_f32, float, ML_MUL, 1.0f)
 ML_CHUNKS(ml_prod_f64, double, ML_MUL, 1.0)
 
+/* Of 32 columns: thread t has lanes 4 * u + t / 32 of column t mod 32, and all sums of the column's chunks. _fold is called by all
+ * threads, behind each chunk. */
+#define ML_COLUMN(name, T, op, identity)                                                           \
+    typedef struct name##_column {                                                                 \
+        T lane[32];                                                                                \
+        name##_4096 chunks;                                                                        \
+    } name##_column;                                                                               \
+    ML_FN void name##_column_clear(name##_column *s) {                                             \
+        _Pragma("unroll") for (int u = 0; u < 32; u++) s->lane[u] = identity;                      \
+    }                                                                                              \
+    ML_FN void name##_column_begin(name##_column *s) {                                             \
+        name##_4096_begin(&s->chunks);                                                             \
+        name##_column_clear(s);                                                                    \
+    }                                                                                              \
+    ML_FN void name##_column_add(name##_column *s, int u, T x) { s->lane[u] = op(s->lane[u], x); } \
+    ML_FN void name##_column_fold(name##_column *s) {                                              \
+        T *part = (T *)ml_shared;                                                                  \
+        const int j = threadIdx.x & 31;                                                            \
+        _Pragma("unroll") for (int h = 16; h; h /= 2) {                                            \
+            _Pragma("unroll") for (int u = 0; u < 16; u++) {                                       \
+                if (u < h) s->lane[u] = op(s->lane[u], s->lane[u + h]);                            \
+            }                                                                                      \
+        }                                                                                          \
+        __syncthreads();                                                                           \
+        part[threadIdx.x] = s->lane[0];                                                            \
+        __syncthreads();                                                                           \
+        name##_4096_add(&s->chunks,                                                                \
+                        op(op(part[j], part[j + 64]), op(part[j + 32], part[j + 96])));            \
+        name##_column_clear(s);                                                                    \
+    }                                                                                              \
+    ML_FN T name##_column_end(name##_column *s) { return name##_4096_end(&s->chunks); }
+ML_COLUMN(ml_sum_f32, float, ML_ADD, 0.0f)
+ML_COLUMN(ml_sum_f64, double, ML_ADD, 0.0)
+ML_COLUMN(ml_prod_f32, float, ML_MUL, 1.0f)
+ML_COLUMN(ml_prod_f64, double, ML_MUL, 1.0)
+
 /* The first NaN, else the first extreme. at is -1 where there was no term; terms of a thread come in ascending order. */
 #define ML_BLOCK_ARG(name, T, better)                                                              \
     typedef struct name##_block {                                                                  \

@@ -21,6 +21,11 @@ mlsys_status mlsi_accel_load(mlsi_program *p, const char *text) {
         if (!k->made || !k->text.len) continue;
         snprintf(name, sizeof name, "mlsi_k%d", (int)f);
         k->launches = acc->kernel(p->accel_module, name);
+        for (int part = 0; part < k->gpu.n_parts && k->launches; part++) {
+            snprintf(name, sizeof name, "mlsi_k%d_p%d", (int)f, part);
+            k->parts[part] = acc->kernel(p->accel_module, name);
+            if (!k->parts[part]) k->launches = NULL;
+        }
     }
     return MLSYS_OK;
 }
@@ -118,19 +123,22 @@ void mlsi_accel_free(mlsi_program *p) {
 /* ---- launches ------------------------------------------------------------------------------------ */
 
 typedef struct launch_shape {
-    int64_t tasks;
+    int64_t tasks, parts[MLSI_GPU_PARTS];
+    uint64_t parts_bytes;
     uint64_t work, workers; /* bytes of one, and how many the grid has */
     uint32_t blocks;
 } launch_shape;
 
+enum { BLOCKS_MOST = 1 << 30 };
+
 /* As many workers as there are tasks; where they need memory, no more than run at once, in WORK_MOST of it. */
 static mlsys_status shape_of(const mlsi_program *p, const mlsi_generated *k, const int64_t *binding,
                              launch_shape *s) {
-    enum { BLOCKS_MOST = 1 << 30 };
     const uint64_t WORK_MOST = (uint64_t)1 << 28;
     const uint64_t per_block = k->gpu.block_is_worker ? 1 : (uint64_t)k->gpu.threads;
     MLSI_TRY(mlsi_dim_eval(&k->nest.tab, k->gpu.tasks, binding, &s->tasks));
     MLSI_TRY(mlsi_codegen_cuda_work(&k->nest, &k->gpu, binding, &s->work));
+    MLSI_TRY(mlsi_codegen_cuda_parts(&k->nest, &k->gpu, binding, s->parts, &s->parts_bytes));
     uint64_t blocks = ((uint64_t)s->tasks + per_block - 1) / per_block;
     if (blocks > BLOCKS_MOST) blocks = BLOCKS_MOST;
     if (s->work) {
@@ -148,7 +156,8 @@ mlsys_status mlsi_accel_work(const mlsi_program *p, const mlsi_generated *k, con
                              uint64_t *bytes) {
     launch_shape s;
     MLSI_TRY(shape_of(p, k, binding, &s));
-    if (mlsi_mul_u64(s.work, s.workers, bytes)) return MLSYS_OK;
+    if (mlsi_mul_u64(s.work, s.workers, bytes) && mlsi_add_u64(*bytes, s.parts_bytes, bytes))
+        return MLSYS_OK;
     return mlsi_fail(MLSYS_E_SHAPE, "program: %s needs more than 2^64 bytes of work memory",
                      k->nest.name);
 }
@@ -175,17 +184,24 @@ mlsys_status mlsi_accel_launch(const mlsi_bound *b, const mlsi_generated *k,
         params[n++] = &b->binding[i];
     int64_t *errors = mlsi_accel_error(b, k->error);
     int64_t work_bytes = (int64_t)s.work;
+    int64_t tasks;
     params[n++] = &work;
     params[n++] = &work_bytes;
-    params[n++] = &s.tasks;
+    params[n++] = &tasks;
     params[n++] = &errors;
-    mlsi_launch launch = {.kernel = k->launches,
-                          .blocks = s.blocks,
-                          .threads = (uint32_t)k->gpu.threads,
+    mlsi_launch launch = {.threads = (uint32_t)k->gpu.threads,
                           .shared_bytes = k->gpu.shared_bytes,
                           .params = params,
                           .what = k->nest.name};
-    return p->backend->accel->launch(a->queue, &launch);
+    for (int part = 0; part <= k->gpu.n_parts; part++) {
+        const bool last = part == k->gpu.n_parts;
+        tasks = last ? s.tasks : s.parts[part];
+        if (tasks == 0) continue; /* nothing to reduce */
+        launch.kernel = last ? k->launches : k->parts[part];
+        launch.blocks = last ? s.blocks : (uint32_t)(tasks < BLOCKS_MOST ? tasks : BLOCKS_MOST);
+        MLSI_TRY(p->backend->accel->launch(a->queue, &launch));
+    }
+    return MLSYS_OK;
 }
 
 /* ---- what a run leaves behind ---------------------------------------------------------------------- */

@@ -67,7 +67,8 @@ typedef struct mlsi_generated {
     mlsi_gen_fn fn;     /* NULL: no code */
     mlsi_gpu_code gpu;
     mlsi_accel_kernel *launches; /* NULL: no code of an accelerator */
-    int32_t error;               /* as of a step */
+    mlsi_accel_kernel *parts[MLSI_GPU_PARTS];
+    int32_t error; /* as of a step */
     mlsi_block_code blocks;
     int64_t (*run_blocks)(const mlsi_block_code *code, mlsi_gen_args *a); /* NULL: no blocks */
     char *refused, *no_blocks; /* why there is neither; then the function's own steps run */

@@ -27,13 +27,13 @@ typedef struct subject {
 
 static program_case pc;
 static subject subjects[MOST];
-static int n_subjects, blocks_are_workers;
+static int n_subjects, blocks_are_workers, parts;
 static mlsi_text text;
 
 static void begin(void) {
     pc_open(&pc, 1);
     mlsi_text_init(&text, &pc.ctx->alloc);
-    n_subjects = blocks_are_workers = 0;
+    n_subjects = blocks_are_workers = parts = 0;
 }
 
 static void end(void) {
@@ -117,14 +117,14 @@ static void run_all(uint64_t seed) {
     for (int i = 0; i < n_subjects; i++) {
         char name[32];
         snprintf(name, sizeof name, "k%d", i);
-        subjects[i].k.launches = cuda_shim_kernel(m, name);
-        ck_assert_msg(subjects[i].k.launches != NULL, "%s: not in the module", name);
+        ck_assert_msg(cuda_kernel_find(m, name, &subjects[i].k), "%s: not in the module", name);
         for (int b = 0; b < subjects[i].n_bindings; b++)
             run_subject(m, &subjects[i], subjects[i].bindings[b], seed + (uint64_t)(2 * i + b));
     }
     cuda_shim_unload(m);
     free(source);
-    printf("%d kernels, of %d the worker is a block\n", n_subjects, blocks_are_workers);
+    printf("%d kernels, of %d the worker is a block; %d parts\n", n_subjects, blocks_are_workers,
+           parts);
 }
 
 /* ---- subjects ---------------------------------------------------------------------------------------------------- */
@@ -145,6 +145,7 @@ static void add_nest(mlsi_nest *n, bool scheduled, const char *what, const int64
     st = mlsi_codegen_cuda(&s->n, name, &text, &s->k.code);
     ck_assert_msg(st == MLSYS_OK, "%s: %s", what, mlsys_last_error());
     blocks_are_workers += s->k.code.block_is_worker;
+    parts += s->k.code.n_parts;
     if (binding) memcpy(s->bindings[0], binding, sizeof *binding * (size_t)s->n.n_shape_symbols);
 }
 
@@ -236,6 +237,79 @@ START_TEST(rows_of_all_lengths) {
             add_row_op(&row_ops[k], rows, n, dtypes[d]);
         }
     run_all(SEED + (uint64_t)_i);
+    end();
+}
+END_TEST
+
+/* Reductions whose runs of 4096 terms are tasks: whole runs, a short last one, more than 128 runs, more than 4096. */
+START_TEST(long_rows_of_few) {
+    static const char *const dtypes[] = {"f32", "bf16", "f64", "i32"};
+    static const int shapes[][2] = {{3, 16384}, {2, 20001}, {1, 130 * 4096}, {7, 16385}};
+    const int rows = shapes[_i][0], n = shapes[_i][1];
+    begin();
+    for (size_t k = 0; k < sizeof row_ops / sizeof *row_ops; k++)
+        for (int d = 0; d < 4; d++) {
+            if (row_ops[k].floats && d == 3) continue;
+            if (strstr(row_ops[k].call, "[0") || strstr(row_ops[k].call, "axis=0") ||
+                strstr(row_ops[k].call, "transpose") || strstr(row_ops[k].call, "neg") ||
+                (strstr(row_ops[k].call, "sum_squares") && d == 2))
+                continue;
+            add_row_op(&row_ops[k], rows, n, dtypes[d]);
+        }
+    ck_assert_int_ge(parts, 20);
+    run_all(SEED + (uint64_t)_i);
+    end();
+}
+END_TEST
+
+/* More than 4096 runs: the reduction over them has chunks too. */
+START_TEST(a_very_long_row) {
+    static const row_op sum = {"reduce_sum(%0) {axes=[1]}", "T[R]", false};
+    begin();
+    add_row_op(&sum, 1, 4097 * 4096 + 5, "bf16");
+    ck_assert_int_eq(parts, 1);
+    run_all(SEED);
+    end();
+}
+END_TEST
+
+/* Rows and terms whose number is not known, down to none. */
+START_TEST(long_rows_of_symbols) {
+    static const int64_t bindings[][2] = {{2, 20001}, {1, 4096}, {3, 7}, {0, 100}, {2, 0}};
+    begin();
+    for (size_t i = 0; i < sizeof bindings / sizeof *bindings; i++) {
+        add_text("symbol B 0 8 1\nsymbol K 0 40000 1\nfunctions 1\nfunc 0 \"main\" {\n"
+                 "  %0 = input \"x\" : f32[B,K]\n"
+                 "  %1 = reduce_mean(%0) {axes=[1]} : f32[B]\n  output \"y\" %1\n}\n",
+                 "means of symbolic rows", bindings[i]);
+        add_text("symbol B 0 8 1\nsymbol K 0 40000 1\nfunctions 1\nfunc 0 \"main\" {\n"
+                 "  %0 = input \"x\" : f32[B,K]\n  %1 = rms_norm(%0) {axis=1} : f32[B,K]\n"
+                 "  output \"y\" %1\n}\n",
+                 "norms of symbolic rows", bindings[i]);
+    }
+    ck_assert_int_eq(parts, n_subjects);
+    run_all(SEED);
+    end();
+}
+END_TEST
+
+/* Sums over rows, of 32 columns a block: less than 128 rows, chunks, columns in tiles. */
+START_TEST(columns) {
+    static const char *const dtypes[] = {"f32", "bf16", "f64"};
+    static const int shapes[][2] = {{33, 32},   {127, 40},  {128, 4100}, {129, 31},
+                                    {4096, 33}, {4225, 65}, {9000, 34},  {40, 0}};
+    static const row_op ops[] = {{"reduce_sum(%0) {axes=[0]}", "T[N]", false},
+                                 {"reduce_prod(%0) {axes=[0]}", "T[N]", false},
+                                 {"reduce_mean(%0) {axes=[0]}", "T[N]", false},
+                                 {"logsumexp(%0) {axis=0}", "T[N]", false}};
+    begin();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            for (int d = 0; d < 3; d++)
+                if (shapes[i][1] || k < 3)
+                    add_row_op(&ops[k], shapes[i][0], shapes[i][1], dtypes[d]);
+    ck_assert_ptr_nonnull(strstr(text.data, "_column_fold"));
+    run_all(SEED);
     end();
 }
 END_TEST
@@ -335,6 +409,10 @@ int main(void) {
     tcase_set_timeout(tc, 300);
     tcase_add_loop_test(tc, rows_of_all_lengths, 0, ROW_SHAPES);
     tcase_add_test(tc, random_graphs);
+    tcase_add_loop_test(tc, long_rows_of_few, 0, 4);
+    tcase_add_test(tc, a_very_long_row);
+    tcase_add_test(tc, columns);
+    tcase_add_test(tc, long_rows_of_symbols);
     suite_add_tcase(s, tc);
     TCase *waits = tcase_create("barriers");
     tcase_set_timeout(waits, 120);

@@ -15,19 +15,32 @@ static void *poisoned(uint64_t bytes) {
     return p;
 }
 
+bool cuda_kernel_find(cuda_shim_module *m, const char *name, cuda_kernel *k) {
+    char part[64];
+    k->launches = cuda_shim_kernel(m, name);
+    for (int p = 0; p < k->code.n_parts; p++) {
+        snprintf(part, sizeof part, "%s_p%d", name, p);
+        k->parts[p] = cuda_shim_kernel(m, part);
+        if (!k->parts[p]) return false;
+    }
+    return k->launches != NULL;
+}
+
 mlsys_status cuda_kernel_run(cuda_shim_module *m, const cuda_kernel *k, const mlsi_nest *n,
                              const int64_t *dims, const mlsi_view *params, uint32_t blocks,
                              cuda_shim_order order) {
     void *args[512];
     char *data[512];
     int64_t tasks, error[4] = {0}, *errors = error, symbols[512], work_bytes;
-    uint64_t work;
+    int64_t parts[MLSI_GPU_PARTS + 1];
+    uint64_t work, parts_bytes;
     int count = 0, n_params = n->n_inputs + n->n_outputs;
-    MLSI_TRY(mlsi_dim_eval(&n->tab, k->code.tasks, dims, &tasks));
+    MLSI_TRY(mlsi_codegen_cuda_parts(n, &k->code, dims, parts, &parts_bytes));
+    MLSI_TRY(mlsi_dim_eval(&n->tab, k->code.tasks, dims, &parts[k->code.n_parts]));
     MLSI_TRY(mlsi_codegen_cuda_work(n, &k->code, dims, &work));
     const uint64_t workers =
         (uint64_t)blocks * (k->code.block_is_worker ? 1 : (uint64_t)k->code.threads);
-    void *memory = poisoned(work * workers);
+    void *memory = poisoned(work * workers + parts_bytes);
     ck_assert_int_lt(n_params + n->n_shape_symbols, 500);
     for (int i = 0; i < n_params; i++) {
         data[i] = params[i].data;
@@ -42,12 +55,17 @@ mlsys_status cuda_kernel_run(cuda_shim_module *m, const cuda_kernel *k, const ml
     args[count++] = &work_bytes;
     args[count++] = &tasks;
     args[count++] = &errors;
-    const bool ran = cuda_shim_run(m, &(cuda_shim_launch){.kernel = k->launches,
-                                                          .blocks = blocks,
-                                                          .threads = (uint32_t)k->code.threads,
-                                                          .shared_bytes = k->code.shared_bytes,
-                                                          .params = args,
-                                                          .order = order});
+    bool ran = true;
+    for (int p = 0; p <= k->code.n_parts && ran; p++) {
+        tasks = parts[p];
+        ran = cuda_shim_run(
+            m, &(cuda_shim_launch){.kernel = p == k->code.n_parts ? k->launches : k->parts[p],
+                                   .blocks = blocks,
+                                   .threads = (uint32_t)k->code.threads,
+                                   .shared_bytes = k->code.shared_bytes,
+                                   .params = args,
+                                   .order = order});
+    }
     free(memory);
     if (!ran) return mlsi_fail(MLSYS_E_INTERNAL, "%s: %s", n->name, cuda_shim_error());
     if (error[0])

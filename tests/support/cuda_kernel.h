@@ -8,9 +8,11 @@
 
 typedef struct cuda_kernel {
     mlsi_gpu_code code;
-    void *launches; /* of the shim's module */
+    void *launches, *parts[MLSI_GPU_PARTS]; /* of the shim's module */
 } cuda_kernel;
 
+/* By its name; false: the module lacks one of its kernels. */
+bool cuda_kernel_find(cuda_shim_module *m, const char *name, cuda_kernel *k);
 /* Runs a kernel on dense views, inputs then outputs, with the given number of blocks; ARG where a BIND failed. */
 mlsys_status cuda_kernel_run(cuda_shim_module *m, const cuda_kernel *k, const mlsi_nest *n,
                              const int64_t *dims, const mlsi_view *params, uint32_t blocks,

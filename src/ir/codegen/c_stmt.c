@@ -60,12 +60,14 @@ static void finish_acc(mlsi_c_writer *w, int32_t acc) {
 }
 
 static void add(mlsi_c_writer *w, const mlsi_ls *s) {
+    const bool gpu = w->worker != MLSI_C_HOST;
+    if (gpu && mlsi_cuda_leave_run(w, s)) return;
     mlsi_c_acc_type(w, s->ref);
     mlsi_text_add(w->out, "_add(&%s, ", acc_name(w, s->ref));
     if (w->acc_in_lanes[s->ref])
         mlsi_text_add(w->out, w->mode == MLSI_C_TAIL ? "u, m, " : "u, VF_LANES, ");
-    if (w->worker != MLSI_C_HOST) mlsi_cuda_add(w, s);
-    mlsi_c_value(w, s->value);
+    if (gpu) mlsi_cuda_add(w, s);
+    if (!gpu || !mlsi_cuda_take_run(w, s)) mlsi_c_value(w, s->value);
     if (s->value2 >= 0) {
         mlsi_text_add(w->out, ", ");
         mlsi_c_value(w, s->value2);
@@ -173,6 +175,7 @@ static void store(mlsi_c_writer *w, const mlsi_ls *s) {
     }
     if (w->worker == MLSI_C_BLOCK && !mlsi_cuda_is_private(w, s->ref))
         mlsi_text_add(w->out, "if (threadIdx.x == 0) ");
+    if (w->worker != MLSI_C_HOST && w->plan->columns) mlsi_cuda_column_store(w);
     if (w->worker == MLSI_C_HOST || !mlsi_cuda_packed_store(w, s)) {
         mlsi_text_add(w->out, "m_%s[", b->name);
         mlsi_c_address(w, s->ref, s->index);
@@ -276,7 +279,9 @@ static void scalar_loop(mlsi_c_writer *w, const mlsi_ls *s, const mlsi_ls *cut) 
 static void loop(mlsi_c_writer *w, const mlsi_ls *s) {
     const mlsi_ls *cut = mlsi_c_ragged(w, s);
     if (s->loop >= MLSI_LOOP_GRID) mlsi_c_refuse(w, "loops of a GPU");
-    if (w->worker == MLSI_C_BLOCK)
+    if (w->worker != MLSI_C_HOST && w->plan->columns)
+        mlsi_cuda_column_loop(w, s);
+    else if (w->worker == MLSI_C_BLOCK)
         mlsi_cuda_block_loop(w, s, cut);
     else if (w->worker == MLSI_C_HOST && s->loop == MLSI_LOOP_VECTOR && w->vector_var < 0 &&
              mlsi_c_fits_lanes(w, cut ? cut->body : s->body, s->var))

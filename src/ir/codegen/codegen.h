@@ -34,18 +34,29 @@ mlsys_status mlsi_codegen_work(const mlsi_nest *n, const int64_t *dims, uint64_t
  * A task is one iteration of the PARALLEL loops that nest perfectly from the root, or a few neighbours; workers take tasks in turn, a whole grid's
  * stride apart. A worker is a thread, or a block whose threads share each task's VECTOR loops. work: LOCAL memory that
  * neither registers nor shared memory hold, work_bytes of it (mlsi_codegen_cuda_work) for each worker of the grid. The
- * first BIND that fails leaves error[0] = its number + 1, then value, extent, position; error[0] is 0 before. */
+ * first BIND that fails leaves error[0] = its number + 1, then value, extent, position; error[0] is 0 before.
+ *
+ * Ahead of it n_parts kernels NAME_p0, NAME_p1, ... of as many tasks each are launched in order, with the same arguments but `tasks`,
+ * and as many threads and bytes of shared memory: they leave results of parts of long reductions in `work`, 8 bytes a task, of which no other
+ * memory is needed then. */
+enum { MLSI_GPU_PARTS = 4 };
 typedef struct mlsi_gpu_code {
     int64_t tasks;         /* index expression */
     int32_t threads;       /* of a block */
     bool block_is_worker;  /* else each thread is one */
     uint32_t shared_bytes; /* dynamic shared memory of a block */
+    int32_t n_parts;
+    int64_t parts[MLSI_GPU_PARTS]; /* tasks: index expressions */
 } mlsi_gpu_code;
 
 /* UNSUPPORTED with the reason where the text cannot say what the nest does. */
 mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out, mlsi_gpu_code *code);
 /* The default schedule for GPUs. */
 mlsys_status mlsi_codegen_cuda_schedule(mlsi_nest *n);
+/* Tasks of the parts, and the bytes of `work` that they need together. */
+mlsys_status mlsi_codegen_cuda_parts(const mlsi_nest *n, const mlsi_gpu_code *code,
+                                     const int64_t *dims, int64_t tasks[MLSI_GPU_PARTS],
+                                     uint64_t *bytes);
 /* Bytes of `work` for one worker under values of the nest's shape symbols. */
 mlsys_status mlsi_codegen_cuda_work(const mlsi_nest *n, const mlsi_gpu_code *code,
                                     const int64_t *dims, uint64_t *bytes);

@@ -91,12 +91,29 @@ mlsys_status mlsi_codegen_cuda_work(const mlsi_nest *n, const mlsi_gpu_code *cod
     return MLSYS_OK;
 }
 
+mlsys_status mlsi_codegen_cuda_parts(const mlsi_nest *n, const mlsi_gpu_code *code,
+                                     const int64_t *dims, int64_t tasks[MLSI_GPU_PARTS],
+                                     uint64_t *bytes) {
+    enum { BYTES = 8 };
+    *bytes = 0;
+    for (int k = 0; k < code->n_parts; k++) {
+        MLSI_TRY(mlsi_dim_eval(&n->tab, code->parts[k], dims, &tasks[k]));
+        if ((uint64_t)tasks[k] > UINT64_MAX / BYTES ||
+            !mlsi_add_u64(*bytes, (uint64_t)tasks[k] * BYTES, bytes))
+            return mlsi_fail(MLSYS_E_SHAPE, "%s: work memory exceeds 2^64 bytes", n->name);
+    }
+    return MLSYS_OK;
+}
+
 /* ---- the function -------------------------------------------------------------------------------------------- */
 
 static bool is_block(const mlsi_cuda_plan *p) { return p->block || p->tile_var >= 0; }
 
 static void parameters(mlsi_c_writer *w, const char *name) {
-    mlsi_text_add(w->out, "/* %s */\nextern \"C\" __global__ void %s(", w->n->name, name);
+    const mlsi_cuda_plan *p = w->plan;
+    mlsi_text_add(w->out, "/* %s */\nextern \"C\" __global__ void %s", w->n->name, name);
+    if (p->part < p->n_parts) mlsi_text_add(w->out, "_p%d", p->part);
+    mlsi_text_add(w->out, "(");
     for (int32_t i = 0; i < w->n->n_inputs; i++)
         mlsi_text_add(w->out, "const void *in_%d, ", (int)i);
     for (int32_t i = 0; i < w->n->n_outputs; i++)
@@ -141,7 +158,7 @@ static int task_of(const mlsi_c_writer *w, int32_t var) {
     const mlsi_cuda_plan *p = w->plan;
     const bool last = var == w->n->stmts[p->pack_loop].var;
     if (p->tile_var >= 0) return last || var == p->tile_var ? MLSI_CUDA_SIDE : 1;
-    return last ? p->pack : 1;
+    return !last ? 1 : p->columns ? MLSI_CUDA_SIDE : p->pack;
 }
 
 static int64_t turns(mlsi_c_writer *w, int32_t var) {
@@ -154,7 +171,7 @@ static int64_t turns(mlsi_c_writer *w, int32_t var) {
 /* The variables of a task's number: neighbours differ in the innermost one. v_NAME, or, where a task is several iterations of the
  * variable, the first one: b_NAME. */
 static void task_variables(mlsi_c_writer *w, const int32_t *chain, int count) {
-    if (count) mlsi_text_add(w->out, "int64_t rest = task;\n");
+    if (count) mlsi_text_add(w->out, "int64_t rest = %s;\n", w->plan->n_parts ? "row" : "task");
     for (int i = count - 1; i >= 0; i--) {
         const char *v = w->n->vars[chain[i]].name;
         const int size = task_of(w, chain[i]);
@@ -174,6 +191,21 @@ static void task_variables(mlsi_c_writer *w, const int32_t *chain, int count) {
     }
 }
 
+/* The row of a kernel with parts, and the run of a part's own kernel: neighbours are neighbouring rows, which may be columns. */
+static void row_variables(mlsi_c_writer *w, int64_t rows) {
+    const mlsi_cuda_plan *p = w->plan;
+    if (p->part == p->n_parts) {
+        mlsi_text_add(w->out, "const int64_t row = task; (void)row;\n");
+        return;
+    }
+    const char *v = w->n->vars[w->n->stmts[p->parts[p->part].loop].var].name;
+    mlsi_text_add(w->out, "const int64_t v_%s = ml_quotient(task, ", v);
+    mlsi_c_index(w, rows);
+    mlsi_text_add(w->out, "), row = task - v_%s * ", v);
+    mlsi_c_index(w, rows);
+    mlsi_text_add(w->out, ";\n");
+}
+
 static void tasks(mlsi_c_writer *w, int64_t *number) {
     int32_t chain[8], inner;
     int count = mlsi_codegen_chain(w->n, chain, &inner);
@@ -181,15 +213,27 @@ static void tasks(mlsi_c_writer *w, int64_t *number) {
     for (int i = 0; i < count; i++)
         *number = mlsi_nest_index(w->n, '*', *number, turns(w, chain[i]));
     mlsi_text_add(w->out, "for (int64_t task = worker; task < tasks; task += workers) {\n");
+    if (w->plan->n_parts) row_variables(w, *number);
     task_variables(w, chain, count);
-    if (w->plan->tile_var >= 0)
+    if (w->plan->part < w->plan->n_parts)
+        mlsi_cuda_part_body(w, inner);
+    else if (w->plan->columns)
+        mlsi_cuda_column_body(w);
+    else if (w->plan->tile_var >= 0)
         mlsi_cuda_tile_body(w);
     else if (w->plan->pack > 1)
         mlsi_cuda_pack_body(w);
     else
         mlsi_c_body(w, inner);
-    if (w->plan->block) mlsi_cuda_again(w, inner, true);
+    if (w->plan->block && !w->plan->columns) mlsi_cuda_again(w, inner, true);
     mlsi_text_add(w->out, "}\n}\n");
+}
+
+static void kernel(mlsi_c_writer *w, const char *name, int64_t *number) {
+    mlsi_cuda_met(w);
+    parameters(w, name);
+    declare_all(w);
+    tasks(w, number);
 }
 
 mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
@@ -209,9 +253,12 @@ mlsys_status mlsi_codegen_cuda(mlsi_nest *n, const char *name, mlsi_text *out,
         code->shared_bytes = plan.block           ? shared_bytes(n)
                              : plan.tile_var >= 0 ? mlsi_cuda_tile_bytes(&w)
                                                   : 0;
-        parameters(&w, name);
-        declare_all(&w);
-        tasks(&w, &code->tasks);
+        mlsi_cuda_find_parts(&w, code);
+        mlsi_cuda_find_columns(&w);
+        for (plan.part = 0; plan.part < plan.n_parts; mlsi_cuda_end_part(&w, plan.part))
+            kernel(&w, name, &code->tasks);
+        kernel(&w, name, &code->tasks);
+        mlsi_cuda_restore_parts(&w);
         st = w.status != MLSYS_OK ? w.status : n->status; /* an index that could not be made */
     }
     mlsi_cuda_plan_free(&plan, n);

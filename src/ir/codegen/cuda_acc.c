@@ -13,11 +13,13 @@ static const char *own_variant(const mlsi_nest *n, const mlsi_acc *a) {
 
 const char *mlsi_cuda_acc_variant(const mlsi_c_writer *w, int32_t acc) {
     const mlsi_acc *a = &w->n->accs[acc];
+    if (w->plan->columns) return "_column";
     if (!w->plan->spread[acc]) return own_variant(w->n, a);
     return mlsi_cuda_is_tree(a) && mlsi_cuda_has_chunks(w->n, a) ? "_chunks" : "_block";
 }
 
 void mlsi_cuda_add(mlsi_c_writer *w, const mlsi_ls *s) {
+    if (w->plan->columns) mlsi_text_add(w->out, "u, ");
     if (!w->plan->spread[s->ref] || w->n->accs[s->ref].kind < MLSI_ACC_ARGMAX) return;
     mlsi_c_index(w, s->index[0]);
     mlsi_text_add(w->out, ", ");

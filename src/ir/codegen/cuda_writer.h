@@ -23,6 +23,12 @@ typedef struct mlsi_cuda_touched {
     uint8_t written, read; /* mlsi_cuda_by */
 } mlsi_cuda_touched;
 
+/* A loop over runs of a reduction's terms that has a kernel of its own (cuda_parts.c). */
+typedef struct mlsi_cuda_part {
+    int32_t loop, body;  /* its statement, and the first one in it */
+    int32_t add, before; /* the ADD at its end, what stands before the loop */
+} mlsi_cuda_part;
+
 typedef struct mlsi_cuda_plan {
     bool block;   /* is the worker a block? */
     bool *shared; /* per statement: a loop whose iterations the threads share */
@@ -34,6 +40,9 @@ typedef struct mlsi_cuda_plan {
     bool *packed_load;  /* per expression: of a pack, or of a tile */
     bool *packed_store; /* per statement */
     int32_t tile_var;   /* tasks are tiles of this variable and the last one; -1: no tiles */
+    bool columns;       /* tasks are 32 columns */
+    mlsi_cuda_part parts[MLSI_GPU_PARTS];
+    int n_parts, part; /* whose kernel is written; n_parts: the nest's own */
 } mlsi_cuda_plan;
 
 /* ---- cuda.c ---- */
@@ -90,6 +99,27 @@ void mlsi_cuda_find_tile(mlsi_c_writer *w);
 void mlsi_cuda_tile_body(mlsi_c_writer *w);
 bool mlsi_cuda_tiled_load(mlsi_c_writer *w, const mlsi_lx *x);
 uint32_t mlsi_cuda_tile_bytes(const mlsi_c_writer *w);
+
+/* ---- cuda_column.c ---- */
+
+void mlsi_cuda_find_columns(mlsi_c_writer *w);
+/* The task of 32 columns. */
+void mlsi_cuda_column_body(mlsi_c_writer *w);
+void mlsi_cuda_column_loop(mlsi_c_writer *w, const mlsi_ls *s);
+/* Ahead of a store: who does it. */
+void mlsi_cuda_column_store(mlsi_c_writer *w);
+
+/* ---- cuda_parts.c ---- */
+
+void mlsi_cuda_find_parts(mlsi_c_writer *w, mlsi_gpu_code *code);
+/* The task of a part's kernel. */
+void mlsi_cuda_part_body(mlsi_c_writer *w, int32_t inner);
+/* The part's kernel is written; from now on its runs' results are in memory, and its loop holds nothing else. */
+void mlsi_cuda_end_part(mlsi_c_writer *w, int part);
+void mlsi_cuda_restore_parts(mlsi_c_writer *w);
+/* Of the ADD of a part: the statement in its kernel, the term in the later ones. False: it has no part. */
+bool mlsi_cuda_leave_run(mlsi_c_writer *w, const mlsi_ls *add);
+bool mlsi_cuda_take_run(mlsi_c_writer *w, const mlsi_ls *add);
 
 /* ---- cuda_block.c: statements that all threads of a block run ---- */
 
