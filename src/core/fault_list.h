@@ -369,6 +369,14 @@ MLSI_FAULT_ROW(CUDA_CACHE_KEY, "src/cuda/jit.c", "unit/check_cuda_jit",
                "another kernel's machine code is found in the cache")
 MLSI_FAULT_ROW(CUDA_PART, "src/cuda/jit.c", "unit/check_cuda_jit",
                "a part has a kernel less, so that the last ones are in none")
+MLSI_FAULT_ROW(REPLAY_PLACES, "src/run/replay.c", "unit/check_cuda_rows",
+               "a recorded run does not notice that its arguments are elsewhere")
+MLSI_FAULT_ROW(ACCEL_ERRORS, "src/run/accelerate.c", "unit/check_cuda_rows",
+               "the error of a run on a device stays for the next one")
+MLSI_FAULT_ROW(CUDA_ROW_ADDEND, "src/cuda/rows/product.c", "unit/check_cuda_rows",
+               "a product forgets its addend")
+MLSI_FAULT_ROW(CUDA_ROW_STARTS, "src/cuda/rows/window.c", "unit/check_cuda_rows",
+               "a window begins at its first start in each axis")
 MLSI_FAULT_ROW(SEALED_FILE, "src/core/sealed_file.c", "unit/check_cuda_jit",
                "a file whose hash is wrong is read")
 

@@ -1,4 +1,5 @@
 /* Programs on a device with memory of its own: kernels, constants, launches, and steps that only the host can run. */
+#include "core/faults.h"
 #include "run/program.h"
 
 #include <stdio.h>
@@ -233,7 +234,9 @@ mlsys_status mlsi_accel_bind(const mlsi_program *p, mlsi_bound *b) {
 
 mlsys_status mlsi_accel_begin(const mlsi_bound *b, mlsi_stream *s) {
     uint64_t bytes = (uint64_t)b->program->n_errors * ERROR_BYTES;
-    return bytes ? s->device->accel->fill(s->queue, b->errors, 0, bytes) : MLSYS_OK;
+    return bytes && !mlsi_fault(MLSI_FAULT_ACCEL_ERRORS)
+               ? s->device->accel->fill(s->queue, b->errors, 0, bytes)
+               : MLSYS_OK;
 }
 
 /* The first kernel in the order of functions and steps that something failed. */

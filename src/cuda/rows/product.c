@@ -1,4 +1,5 @@
 /* dot_general of floats. */
+#include "core/faults.h"
 #include "cuda/rows/rows.h"
 
 static int32_t is_along(const mlsi_index *k, const mlsi_index *rows, mlsi_product_operand o) {
@@ -17,7 +18,8 @@ static mlsys_status run(const mlsi_kernel_args *args) {
     cuda_product p = {.a = a->data,
                       .b = b->data,
                       .c = c->data,
-                      .addend = addend ? addend->data : NULL,
+                      .addend =
+                          addend && !mlsi_fault(MLSI_FAULT_CUDA_ROW_ADDEND) ? addend->data : NULL,
                       .a_type = a->dtype,
                       .b_type = b->dtype,
                       .c_type = c->dtype,

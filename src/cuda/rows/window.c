@@ -1,5 +1,6 @@
 /* dynamic_update_slice: whole x is copied where it is not in place already, then the window is written. */
 #include "cuda/device.h"
+#include "core/faults.h"
 #include "cuda/rows/rows.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ static mlsys_status run(const mlsi_kernel_args *args) {
     cuda_window p;
     memset(&p, 0, sizeof p);
     p.y = y->data, p.update = update->data, p.starts = starts->data;
-    p.starts_stride = starts->strides[0];
+    p.starts_stride = mlsi_fault(MLSI_FAULT_CUDA_ROW_STARTS) ? 0 : starts->strides[0];
     p.rank = y->rank, p.size = mlsi_dtype_size(y->dtype);
     p.error = args->error;
     p.count = 1;
